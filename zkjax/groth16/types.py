@@ -1,0 +1,123 @@
+"""Keys, proofs and blinding: the words used in zkjax beside the symbols of the paper.
+
+| here | Groth16 (eprint 2016/260) | meaning |
+|---|---|---|
+| vk.alpha_g1, beta_g1, vk.beta_g2 | alpha, beta | trapdoor elements in G1 and G2 |
+| vk.gamma_g2; vk.delta_g2, delta_g1 | gamma; delta | divisors of the public and of the private part |
+| vk.public_query[i] | (beta u_i + alpha v_i + w_i)(tau) / gamma | for the constant 1 and the public wires |
+| l_query[i] | (beta u_i + alpha v_i + w_i)(tau) / delta | for the private wires |
+| a_query[i], b_g1_query[i], b_g2_query[i] | u_i(tau), v_i(tau), v_i(tau) | for every wire |
+| h_query[i], monomial | tau^i (tau^n - 1) / delta | n - 1 points, fed with the coefficients of h |
+| h_query[i], coset | L_(2i+1)(tau) / delta over 2n-th roots | n points, fed with a b - c on the odd coset |
+| Proof.a, .b, .c | A, B, C | |
+| Blinding.r, .s | r, s | |
+"""
+import secrets
+from typing import Optional
+
+from zkjax.ops import bls12_381
+from zkjax.ops.curve import Affine
+from zkjax.ops.field import Fr
+from zkjax.ops.ntt import Domain
+from zkjax.pytree import pytree, static
+
+
+class FormatError(ValueError):
+  """Bytes or JSON that do not follow their format. Says the file, the section and the byte offset."""
+
+  def __init__(self, message, *, file=None, section=None, offset=None):
+    self.file, self.section, self.offset = file, section, offset
+    place = [str(file)] if file is not None else []
+    place += [f"section {section}"] if section is not None else []
+    place += [f"byte {offset}"] if offset is not None else []
+    super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class UnsatisfiedError(ValueError):
+  """The witness violates a constraint; `constraint` is the index of the first one."""
+
+  def __init__(self, message, *, constraint):
+    self.constraint = constraint
+    super().__init__(message)
+
+
+@pytree
+class SparseMatrix:
+  """Entries (row, wire, value) in any order, duplicates add up. rows, wires: int32[nnz]; values: Fr[nnz]."""
+  rows: object
+  wires: object
+  values: Fr
+
+
+@pytree
+class Constraints:
+  """(A w) * (B w) = C w, row by row. `c` is None where C is not known (a zkey): then C w := (A w)(B w).
+
+  The input rows that Groth16 adds for the constant and the public wires are part of `a`. num_rows counts all rows.
+  """
+  a: SparseMatrix
+  b: SparseMatrix
+  c: Optional[SparseMatrix]
+  num_rows: int = static()
+  num_wires: int = static()
+  num_public: int = static()
+
+
+@pytree
+class VerifyingKey:
+  """What a verifier needs; public_query has num_public + 1 points."""
+  alpha_g1: Affine
+  beta_g2: Affine
+  gamma_g2: Affine
+  delta_g2: Affine
+  public_query: Affine
+
+
+@pytree
+class ProvingKey:
+  """What a prover needs, whatever ecosystem the key comes from: loaders hide every difference but `h_basis`."""
+  vk: VerifyingKey
+  beta_g1: Affine
+  delta_g1: Affine
+  a_query: Affine
+  b_g1_query: Affine
+  b_g2_query: Affine
+  h_query: Affine
+  l_query: Affine
+  constraints: Constraints
+  domain: Domain = static()
+  h_basis: str = static()                    # "coset" (snarkjs) or "monomial" (bellman, arkworks)
+
+  @property
+  def num_public(self):
+    return self.constraints.num_public
+
+  @property
+  def num_wires(self):
+    return self.constraints.num_wires
+
+
+@pytree
+class Proof:
+  """A and C in G1, B in G2, each one affine point."""
+  a: Affine
+  b: Affine
+  c: Affine
+
+
+class Blinding:
+  """The prover's secrets r and s, integers mod the group order. Never printed."""
+
+  def __init__(self, r, s):
+    for value in (r, s):
+      if not 0 <= value < bls12_381.R:
+        raise ValueError("a blinding factor must be an integer in [0, r); draw it with Blinding.random()")
+    self.r, self.s = r, s
+
+  @classmethod
+  def random(cls):
+    """Uniform r and s from the operating system."""
+    return cls(secrets.randbelow(bls12_381.R), secrets.randbelow(bls12_381.R))
+
+  def __repr__(self):
+    return "Blinding(secret)"
