@@ -30,6 +30,16 @@ class _PrimeField:
     out[:] = ints
     return out.reshape(shape).tolist() if shape else ints[0]
 
+  @classmethod
+  def from_plain(cls, limbs):
+    """From plain (not Montgomery) canonical uint32[num_limbs, *batch]."""
+    scaled = cls(np.asarray(limbs)).to_ints()                    # v / R
+    return cls.from_ints(np.array(scaled, dtype=object) * cls.R)
+
+  def to_plain(self):
+    """Plain canonical uint32[num_limbs, *batch]."""
+    return type(self).from_ints(np.array(self.to_ints(), dtype=object) * pow(self.R, -1, self.modulus)).limbs
+
   @property
   def shape(self):
     return self.limbs.shape[1:]
