@@ -51,6 +51,15 @@ class IntFp2:
     return a[0] * norm % P, -a[1] * norm % P
 
   @staticmethod
+  def power(a, exponent):
+    """a^exponent, exponent >= 0."""
+    result = IntFp2.one
+    for bit in bin(exponent)[2:]:
+      result = IntFp2.square(result)
+      result = IntFp2.mul(result, a) if bit == "1" else result
+    return result
+
+  @staticmethod
   def is_larger(a):
     """The ZCash sign: a > -a, comparing c1 first and c0 when c1 = 0."""
     return IntFp.is_larger(a[1] if a[1] else a[0])
@@ -78,8 +87,10 @@ class IntFp2:
 class IntCurve:
   """y^2 = x^3 + b over `field`, with complete addition on affine points (x, y) or None."""
 
-  def __init__(self, field, b, generator):
+  def __init__(self, field, b, generator, endomorphism, power):
+    """`endomorphism` acts on the order-r subgroup as [x] (power = 1) or [-x^2] (power = 2)."""
     self.field, self.b, self.generator = field, b, generator
+    self._endomorphism, self._power = endomorphism, power
 
   def curve_equation(self, x):
     """x^3 + b."""
@@ -94,14 +105,13 @@ class IntCurve:
     return self.field.is_reduced(x) and self.field.is_reduced(y) and self.field.square(y) == self.curve_equation(x)
 
   def is_in_subgroup(self, point):
-    """[r]P = O for a point on the curve, as [x^4]P - [x^2]P + P because r = x^4 - x^2 + 1 and x has six non-zero bits."""
+    """[r]P = O for a point on the curve, read off an endomorphism (Scott, eprint 2021/1130): phi(P) = -[x^2]P, psi(P) = [x]P."""
     if point is None:
       return True
-    times_x2 = lambda q: self._jacobian_multiply(self._jacobian_multiply(q, -X), -X)
-    start = self._to_jacobian(point)
-    second = times_x2(start)
-    total = self._jacobian_add(self._jacobian_add(times_x2(second), self._jacobian_negate(second)), start)
-    return total[2] == self.field.zero
+    multiple = self._to_jacobian(point)
+    for _ in range(self._power):
+      multiple = self._jacobian_multiply(multiple, -X)           # x < 0; after both powers -[x]P or [x^2]P
+    return self._jacobian_add(multiple, self._to_jacobian(self._endomorphism(point)))[2] == self.field.zero
 
   def negate(self, point):
     """-P = (x, -y)."""
@@ -178,5 +188,20 @@ class IntCurve:
     return total
 
 
-G1 = IntCurve(IntFp, G1_B, G1_GENERATOR)
-G2 = IntCurve(IntFp2, G2_B, G2_GENERATOR)
+def _phi(point):
+  """(beta x, y) with beta a primitive cube root of unity in Fp, the one that gives -[x^2] on G1."""
+  return point[0] * CUBE_ROOT % P, point[1]
+
+
+def _psi(point):
+  """The untwisted Frobenius (conj(x) / xi^((p-1)/3), conj(y) / xi^((p-1)/2)) with xi = 1 + u (Galbraith, Scott 2008)."""
+  conjugate = lambda a: (a[0], -a[1] % P)
+  return IntFp2.mul(conjugate(point[0]), PSI_X), IntFp2.mul(conjugate(point[1]), PSI_Y)
+
+
+CUBE_ROOT = pow(2, (P - 1) // 3, P)
+PSI_X = IntFp2.inverse(IntFp2.power((1, 1), (P - 1) // 3))
+PSI_Y = IntFp2.inverse(IntFp2.power((1, 1), (P - 1) // 2))
+
+G1 = IntCurve(IntFp, G1_B, G1_GENERATOR, _phi, 2)
+G2 = IntCurve(IntFp2, G2_B, G2_GENERATOR, _psi, 1)
