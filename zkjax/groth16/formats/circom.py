@@ -213,8 +213,8 @@ def _read_constraints(section, num_constraints, num_wires):
 def _check_coefficients(section, values, terms):
   index = first_not_below(values, R)
   if index is not None:
-    raise section.error(f"coefficient {'0x%x' % int.from_bytes(values[index].tobytes(), 'little')} is not below r",
-                        4 * int(terms[index]) + 4)
+    value = int.from_bytes(values[index].tobytes(), "little")
+    raise section.error(f"coefficient {value:#x} is not below r", 4 * int(terms[index]) + 4)
 
 
 def _check_r1cs(r1cs):
