@@ -17,8 +17,9 @@ from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
 
 g1, g2 = oracle.g1, oracle.g2
+EXAMPLE = pathlib.Path(__file__).resolve().parents[1] / "examples" / "data"
 CIRCUITS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "circuits"
-FOLDERS = sorted(path.parent.name for path in CIRCUITS.glob("*/vkey.json"))
+FOLDERS = sorted(path.parent for path in CIRCUITS.glob("*/vkey.json"))
 
 
 # A key with a known trapdoor, whose simulated proofs are true: A B = alpha beta + sum_i a_i ic_i + C delta in the exponents, gamma = 1.
@@ -68,7 +69,7 @@ def json_point(value):
 
 
 def load_key(folder):
-  key = json.loads((CIRCUITS / folder / "vkey.json").read_text())
+  key = json.loads((folder / "vkey.json").read_text())
   return VerifyingKey(
       g1_affine(json_point(key["vk_alpha_1"])), g2_affine(json_point(key["vk_beta_2"])), g2_affine(json_point(key["vk_gamma_2"])),
       g2_affine(json_point(key["vk_delta_2"])), Affine.from_ints(Fp, [json_point(p) for p in key["IC"]]))
@@ -80,17 +81,16 @@ def load_proof(path):
 
 
 def load_public(folder):
-  return [int(v) for v in json.loads((CIRCUITS / folder / "public.json").read_text())]
+  return [int(v) for v in json.loads((folder / "public.json").read_text())]
 
 
 needs_circuits = pytest.mark.skipif(not FOLDERS, reason="../shared/circuits is not there")
 
 
-@needs_circuits
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [EXAMPLE] + FOLDERS, ids=lambda folder: folder.name)
 def test_proofs_of_other_provers_are_true(folder):
   key, public = prepare(load_key(folder)), load_public(folder)
-  paths = [CIRCUITS / folder / "proof.json", *sorted((CIRCUITS / folder).glob("det_*/proof.json"))]
+  paths = [folder / "proof.json", *sorted(folder.glob("det_*/proof.json"))]
   for path in paths:
     assert verify(key, load_proof(path), public), path
   for i in range(len(public)):
@@ -107,15 +107,15 @@ def test_proofs_of_other_provers_are_true(folder):
 def test_malformed_proofs_are_refused(name, message):
   proof = load_proof(CIRCUITS / "rejected" / f"{name}.json")
   with pytest.raises(ValueError, match=message):
-    verify(load_key("mul"), proof, load_public("mul"))
+    verify(load_key(CIRCUITS / "mul"), proof, load_public(CIRCUITS / "mul"))
   with pytest.raises(ValueError, match=r"proofs\[1\]" + message[len("proof"):]):
     good = load_proof(CIRCUITS / "mul" / "proof.json")
-    verify_batch(load_key("mul"), [good, proof], [load_public("mul")] * 2)
+    verify_batch(load_key(CIRCUITS / "mul"), [good, proof], [load_public(CIRCUITS / "mul")] * 2)
 
 
 @needs_circuits
 def test_groth16_is_malleable():
-  assert verify(load_key("mul"), load_proof(CIRCUITS / "rejected" / "proof_scaled.json"), load_public("mul"))
+  assert verify(load_key(CIRCUITS / "mul"), load_proof(CIRCUITS / "rejected" / "proof_scaled.json"), load_public(CIRCUITS / "mul"))
 
 
 @needs_circuits
