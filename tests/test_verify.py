@@ -127,6 +127,14 @@ def test_key_without_contribution_is_refused():
     prepare(make_key(gamma_g2=g2_affine(gamma), delta_g2=g2_affine(delta)))
 
 
+def test_forged_proof_for_a_key_without_contribution():
+  """With gamma = delta, C = -sum_i a_i public_query_i + C' turns a proof for some inputs into one for any others."""
+  key = prepare(make_key(delta_g2=KEY.gamma_g2), allow_uncontributed=True)
+  a, b, public = g1_point(ALPHA), g2_point(BETA), [7, 8]
+  inputs = g1.msm(KEY.public_query.to_ints(), [1, *public])
+  assert verify(key, Proof(a, b, g1_affine(g1.neg(inputs))), public)
+
+
 # True and false
 
 @pytest.mark.parametrize("key", [KEY, PREPARED], ids=["key", "prepared"])

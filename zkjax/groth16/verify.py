@@ -39,18 +39,19 @@ class PreparedVerifyingKey:
     return len(self.public_query) - 1
 
 
-def prepare(vk):
+def prepare(vk, *, allow_uncontributed=False):
   """Returns the PreparedVerifyingKey of a VerifyingKey: the points checked once, e(alpha, beta) and the lines of gamma and delta.
 
   Args:
     vk: VerifyingKey.
+    allow_uncontributed: accept gamma = delta, the mark of a key without a phase-2 contribution, for which anybody can move terms
+      between C and the public inputs and so forge proofs.
 
   Returns:
     PreparedVerifyingKey, accepted by `verify` and `verify_batch` in place of `vk`.
 
   Raises:
-    ValueError: a point is off its curve or subgroup; alpha, beta, gamma or delta is infinity; or gamma = delta, the mark of a key
-      without a phase-2 contribution, for which anybody can move terms between C and the public inputs and forge proofs.
+    ValueError: a point is off its curve or subgroup; alpha, beta, gamma or delta is infinity; or gamma = delta.
 
   Cost: one pairing, two line precomputations, one subgroup test a point: about 30 ms + 1 ms a public input.
   """
@@ -61,7 +62,7 @@ def prepare(vk):
   for name, point in (("alpha_g1", alpha), ("beta_g2", beta), ("gamma_g2", gamma), ("delta_g2", delta)):
     if point is None:
       raise ValueError(f"vk.{name} is infinity: such a key accepts forged proofs; take the key from a finished ceremony")
-  if gamma == delta:
+  if gamma == delta and not allow_uncontributed:
     raise ValueError("vk.gamma_g2 and vk.delta_g2 are equal, so proofs can be forged; contribute to phase 2 and export the key again")
   query = _points("vk.public_query", vk.public_query, Fp)
   if not isinstance(query, list) or not query:
