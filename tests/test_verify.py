@@ -128,7 +128,7 @@ def test_key_without_contribution_is_refused():
 
 
 def test_forged_proof_for_a_key_without_contribution():
-  """With gamma = delta, C = -sum_i a_i public_query_i + C' turns a proof for some inputs into one for any others."""
+  """With gamma = delta, (alpha, beta, -sum_i a_i public_query_i) is true for any a_i: no trapdoor and no witness needed."""
   key = prepare(make_key(delta_g2=KEY.gamma_g2), allow_uncontributed=True)
   a, b, public = g1_point(ALPHA), g2_point(BETA), [7, 8]
   inputs = g1.msm(KEY.public_query.to_ints(), [1, *public])
