@@ -1,0 +1,316 @@
+"""Multi-limb modular arithmetic in plain jnp: the portable kernels, and the only portable file that knows what a limb is.
+
+Outside, an element is uint32[words, *batch]: little-endian 32-bit words, Montgomery with R = 2^(32 words). Inside, it is a `Lazy`: a list of
+uint32[*batch] limbs of 28 (Fp) or 29 (Fr) bits, so that a column of limb products fits in uint64 without carries. Every `Lazy` carries proven
+bounds (they are Python numbers, computed while tracing): `bound`, value < bound * modulus, and `limb_max`, the largest low limb. An operation that
+could overflow raises at trace time, so a formula that traces is a formula whose bounds hold.
+
+Inside, Montgomery has R' = 2^(bits * num) and redc(a b) = a b / R'. Because R' = R 2^shift, feeding a 2^shift instead of a gives a b / R:
+`mul` on outside elements needs no conversion of constants.
+
+Why limbs stay uint32 between operations: a 64-bit vector product is one instruction only where the compiler sees that both factors are below 2^32,
+and a conversion from uint32 next to the product shows it.
+"""
+import dataclasses
+import functools
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from zkjax.ops import bls12_381
+
+
+@dataclasses.dataclass(frozen=True)
+class Modulus:
+  """A prime, `words` 32-bit words outside and `num` limbs of `bits` bits inside. R' / modulus is the room for lazy values."""
+  value: int
+  words: int
+  bits: int
+  num: int
+
+  @property
+  def shift(self):
+    return self.bits * self.num - 32 * self.words
+
+  @property
+  def mask(self):
+    return (1 << self.bits) - 1
+
+  @property
+  def radix(self):
+    """R', the inner Montgomery radix."""
+    return 1 << (self.bits * self.num)
+
+  @property
+  def room(self):
+    return Fraction(self.radix, self.value)
+
+  @functools.cached_property
+  def limbs(self):
+    return self.split(self.value)
+
+  @functools.cached_property
+  def negative_inverse(self):
+    """-1 / modulus mod 2^bits."""
+    return -pow(self.value, -1, 1 << self.bits) % (1 << self.bits)
+
+  def split(self, value, num=None):
+    """The `num` limbs of an integer; the last one keeps what is left."""
+    num = self.num if num is None else num
+    return [(value >> (self.bits * i)) & self.mask for i in range(num - 1)] + [value >> (self.bits * (num - 1))]
+
+  def join(self, limbs):
+    return sum(int(v) << (self.bits * i) for i, v in enumerate(limbs))
+
+
+FR = Modulus(bls12_381.R, words=8, bits=29, num=9)
+FP = Modulus(bls12_381.P, words=12, bits=28, num=14)
+
+
+def at_least(modulus, minima):
+  """Limbs of the smallest multiple of the modulus, each limb raised to at least `minima[k]`, and that multiple.
+
+  With V = sum minima[k] 2^(bits k) and m = ceil(V / modulus), the difference m * modulus - V is a non-negative integer: its digits are added on top.
+  """
+  floor = modulus.join(minima)
+  multiple = -(-floor // modulus.value)
+  digits = modulus.split(multiple * modulus.value - floor, len(minima))
+  return [a + b for a, b in zip(minima, digits)], multiple
+
+
+class Lazy:
+  """An element in inner limbs with its bounds. `+`, `-`, `*`, `square` never reduce fully; see the module docstring."""
+
+  def __init__(self, modulus, limbs, bound, limb_max=None):
+    self.modulus, self.limbs = modulus, list(limbs)
+    self.bound = Fraction(bound)
+    self.limb_max = modulus.mask if limb_max is None else limb_max
+
+  @classmethod
+  def constant(cls, modulus, value, like):
+    """A Python integer below the modulus, broadcast to the batch of `like`."""
+    return cls(modulus, [jnp.full_like(like.limbs[0], np.uint32(v)) for v in modulus.split(value)], 1)
+
+  @classmethod
+  def stacked(cls, modulus, array, bound):
+    """From carried limbs uint32[num, *batch]."""
+    return cls(modulus, [array[i] for i in range(modulus.num)], bound)
+
+  def maxima(self):
+    """The largest possible value of each limb."""
+    top = int(self.bound * self.modulus.value) >> (self.modulus.bits * (self.modulus.num - 1))
+    return [self.limb_max] * (self.modulus.num - 1) + [max(top, 1)]
+
+  def checked(self):
+    if max(self.maxima()) >= 1 << 32:
+      raise ValueError(f"limbs may reach {max(self.maxima()):#x}, over 32 bits: carry an operand first")
+    return self
+
+  def carried(self):
+    """The same value with every low limb below 2^bits."""
+    mask, shift = np.uint32(self.modulus.mask), np.uint32(self.modulus.bits)
+    out, carry = [], None
+    for k, v in enumerate(self.limbs):
+      v = v if carry is None else v + carry
+      out.append(v & mask if k < self.modulus.num - 1 else v)
+      carry = v >> shift
+    # limb + carry < limb_max + 2^(32 - bits) must stay in 32 bits
+    if max(self.maxima()) + (1 << (32 - self.modulus.bits)) >= 1 << 32:
+      raise ValueError("a carry could overflow 32 bits")
+    return Lazy(self.modulus, out, self.bound)
+
+  def __add__(self, other):
+    return Lazy(self.modulus, [a + b for a, b in zip(self.limbs, other.limbs)], self.bound + other.bound, self.limb_max + other.limb_max).checked()
+
+  def __sub__(self, other):
+    offset, multiple = at_least(self.modulus, other.maxima())
+    limbs = [a + (np.uint32(k) - b) for a, b, k in zip(self.limbs, other.limbs, offset)]
+    return Lazy(self.modulus, limbs, self.bound + multiple, self.limb_max + max(offset[:-1])).checked()
+
+  def __mul__(self, other):
+    return wide(self, other).redc()
+
+  def square(self):
+    return wide_square(self).redc()
+
+  def select(self, condition, other):
+    """self where `condition`, else `other`."""
+    limbs = [jnp.where(condition, a, b) for a, b in zip(self.limbs, other.limbs)]
+    return Lazy(self.modulus, limbs, max(self.bound, other.bound), max(self.limb_max, other.limb_max))
+
+  def canonical(self):
+    """The representative in [0, modulus), by conditional subtraction of 2^k * modulus from the top down."""
+    value, steps = self.carried() if self.limb_max > self.modulus.mask else self, 0
+    while self.bound > 1 << steps:
+      steps += 1
+    for k in reversed(range(steps)):
+      value = _subtract_if_not_less(value, self.modulus.value << k)
+    return Lazy(self.modulus, value.limbs, 1)
+
+  def is_zero(self):
+    """Whether the value is 0 mod the modulus."""
+    limbs = self.canonical().limbs
+    return functools.reduce(lambda a, b: a | b, limbs) == 0
+
+  def stack(self):
+    """uint32[num, *batch], carried."""
+    return jnp.stack((self if self.limb_max <= self.modulus.mask else self.carried()).limbs)
+
+
+def _subtract_if_not_less(value, constant):
+  """value - constant where that is not negative. The top limb is compared as a signed 32-bit number: it is below 2^31."""
+  modulus = value.modulus
+  out, borrow = [], None
+  for k, (a, c) in enumerate(zip(value.limbs, modulus.split(constant))):
+    d = a.astype(jnp.int32) - np.int32(c)
+    d = d if borrow is None else d + borrow
+    out.append((d & np.int32(modulus.mask) if k < modulus.num - 1 else d).astype(jnp.uint32))
+    borrow = d >> np.int32(modulus.bits)
+  keep = borrow < 0 if modulus.num else None
+  return Lazy(modulus, [jnp.where(keep, a, d) for a, d in zip(value.limbs, out)], value.bound)
+
+
+class Wide:
+  """A double-width value as uint64 columns: sum columns[k] 2^(bits k), below `bound` * modulus^2, column k at most maxima[k]."""
+
+  def __init__(self, modulus, columns, bound, maxima):
+    self.modulus, self.columns, self.bound, self.maxima = modulus, columns, Fraction(bound), maxima
+
+  def checked(self):
+    # redc adds at most `num` products q_i modulus_j < 2^(2 bits) and one carry to a column
+    slack = self.modulus.num * (self.modulus.mask * max(self.modulus.limbs)) + (1 << (64 - self.modulus.bits))
+    if max(self.maxima) + slack >= 1 << 64:
+      raise ValueError(f"a column may reach {max(self.maxima) + slack:#x}, over 64 bits: carry an operand first")
+    return self
+
+  def __add__(self, other):
+    return Wide(self.modulus, [a + b for a, b in zip(self.columns, other.columns)], self.bound + other.bound,
+                [a + b for a, b in zip(self.maxima, other.maxima)]).checked()
+
+  def __sub__(self, other):
+    """self - other + a multiple of the modulus that keeps every column non-negative."""
+    offset, multiple = at_least(self.modulus, other.maxima)
+    columns = [a + (np.uint64(k) - b) for a, b, k in zip(self.columns, other.columns, offset)]
+    bound = self.bound + Fraction(multiple, self.modulus.value)
+    return Wide(self.modulus, columns, bound, [a + k for a, k in zip(self.maxima, offset)]).checked()
+
+  def minus_part(self, other):
+    """self - other where `other` is a part of every column of self (cross terms of a product): no offset is needed."""
+    return Wide(self.modulus, [a - b for a, b in zip(self.columns, other.columns)], self.bound, self.maxima)
+
+  def redc(self):
+    """Montgomery reduction: value / R' mod modulus, below (bound * modulus / R' + 1) * modulus, with carried limbs.
+
+    Row i adds q_i * modulus * 2^(bits i) with q_i chosen so that column i becomes divisible by 2^bits; its quotient moves to column i + 1.
+    """
+    m, t = self.modulus, list(self.columns)
+    shift, mask = np.uint64(m.bits), np.uint32(m.mask)
+    for i in range(m.num):
+      q = ((t[i].astype(jnp.uint32) * np.uint32(m.negative_inverse)) & mask).astype(jnp.uint64)
+      for j in range(m.num):
+        t[i + j] = t[i + j] + q * np.uint64(m.limbs[j])
+      t[i + 1] = t[i + 1] + (t[i] >> shift)
+    out, carry = [], None
+    for k, v in enumerate(t[m.num:]):
+      v = v if carry is None else v + carry
+      out.append(v.astype(jnp.uint32) & mask if k < m.num - 1 else v.astype(jnp.uint32))
+      carry = v >> shift
+    bound = self.bound / m.room + 1
+    if bound * m.value >= 1 << (m.bits * (m.num - 1) + 31):
+      raise ValueError("the reduced value could overflow its top limb")
+    return Lazy(m, out, bound)
+
+
+def wide(a, b):
+  """The unreduced product, column by column; carries the operands first if their limbs are too large."""
+  a, b = _fit(a, b)
+  m, x, y = a.modulus, a.maxima(), b.maxima()
+  u, v = ([limb.astype(jnp.uint64) for limb in c.limbs] for c in (a, b))
+  columns, maxima = [], []
+  for k in range(2 * m.num - 1):
+    pairs = [(j, k - j) for j in range(max(0, k - m.num + 1), min(m.num, k + 1))]
+    columns.append(functools.reduce(lambda s, t: s + t, [u[i] * v[j] for i, j in pairs]))
+    maxima.append(sum(x[i] * y[j] for i, j in pairs))
+  return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound * b.bound, maxima + [0])
+
+
+def wide_square(a):
+  """wide(a, a) with the equal cross products computed once and doubled."""
+  a, _ = _fit(a, a)
+  m, x = a.modulus, a.maxima()
+  u = [limb.astype(jnp.uint64) for limb in a.limbs]
+  columns, maxima = [], []
+  for k in range(2 * m.num - 1):
+    pairs = [(j, k - j) for j in range(max(0, k - m.num + 1), min(m.num, k + 1)) if j < k - j]
+    terms = [u[i] * u[j] for i, j in pairs]
+    total = functools.reduce(lambda s, t: s + t, terms) if terms else None
+    total = total + total if terms else None
+    if k % 2 == 0:
+      total = u[k // 2] * u[k // 2] if total is None else total + u[k // 2] * u[k // 2]
+    columns.append(total)
+    maxima.append(2 * sum(x[i] * x[j] for i, j in pairs) + (x[k // 2]**2 if k % 2 == 0 else 0))
+  return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound**2, maxima + [0])
+
+
+def _fit(a, b):
+  """Operands whose product columns leave room for a reduction: num * (limb_a limb_b + 2^(2 bits)) < 2^64."""
+  limit = (1 << 64) // a.modulus.num - 2 * (1 << 2 * a.modulus.bits)
+  if a.limb_max * b.limb_max >= limit:
+    same = a is b
+    a = a.carried() if a.limb_max >= b.limb_max else a
+    b = a if same else (b.carried() if a.limb_max * b.limb_max >= limit else b)
+  return a, b
+
+
+def unpack(modulus, words, shift=0):
+  """Lazy from uint32[words, *batch], times 2^shift; the words hold a value below the modulus."""
+  limbs = []
+  for k in range(modulus.num):
+    position = modulus.bits * k - shift                       # bit of the words where this limb starts
+    j, offset = divmod(position, 32)
+    limb = None
+    if 0 <= j < modulus.words:
+      limb = words[j] >> np.uint32(offset)
+    if offset + modulus.bits > 32 and 0 <= j + 1 < modulus.words:
+      high = words[j + 1] << np.uint32(32 - offset)
+      limb = high if limb is None else limb | high
+    limbs.append(limb & np.uint32(modulus.mask) if k < modulus.num - 1 else limb)
+  return Lazy(modulus, limbs, 1 << shift)
+
+
+def pack(value):
+  """uint32[words, *batch] of a canonical Lazy."""
+  modulus, words = value.modulus, []
+  for w in range(modulus.words):
+    parts = []
+    for k in range(modulus.num):
+      offset = modulus.bits * k - 32 * w
+      if -modulus.bits < offset < 32:
+        limb = value.limbs[k]
+        parts.append(limb << np.uint32(offset) if offset >= 0 else limb >> np.uint32(-offset))
+    words.append(functools.reduce(lambda a, b: a | b, parts))
+  return jnp.stack(words)
+
+
+def mul(modulus, a, b):
+  """a b / R for canonical uint32[words, *batch]: below (2^shift modulus / R' + 1) modulus < 2 modulus, one conditional subtraction."""
+  with jax.enable_x64(True):
+    return pack((unpack(modulus, a, modulus.shift) * unpack(modulus, b)).canonical())
+
+
+def square(modulus, a):
+  """a^2 / R; the shift is applied to the doubled width by multiplying the columns, which leaves the operand symmetric."""
+  with jax.enable_x64(True):
+    return pack((unpack(modulus, a, modulus.shift) * unpack(modulus, a)).canonical())
+
+
+def add(modulus, a, b):
+  """a + b mod modulus."""
+  return pack((unpack(modulus, a) + unpack(modulus, b)).canonical())
+
+
+def sub(modulus, a, b):
+  """a - b mod modulus."""
+  return pack((unpack(modulus, a) - unpack(modulus, b)).canonical())
