@@ -24,6 +24,7 @@ Parameters: the verifying key, then five lists, each a u32 count and that many u
 
 Proofs: n times the 192 bytes of points.py, one after the other.
 """
+import jax
 import numpy as np
 
 from zkjax.groth16.formats.checks import Place, check_coordinates, check_level, check_points
@@ -83,7 +84,7 @@ class _Reader:
   def point(self, size, section):
     """One uncompressed point, Affine of shape ()."""
     data, place = self.take(size, section)
-    return _map_fields(lambda f: Fp(f.limbs[:, 0]), _decode_points(data.reshape(1, size), self.check, section, place))
+    return jax.tree.map(lambda limbs: limbs[:, 0], _decode_points(data.reshape(1, size), self.check, section, place))
 
   def points(self, size, section):
     """A u32 count and that many uncompressed points, Affine[count]."""
@@ -168,11 +169,6 @@ def proofs_from_bytes(data, file=None):
 def proofs_to_bytes(proofs):
   """The concatenated 192-byte encodings of a list of Proof."""
   return b"".join(map(proof_to_bytes, proofs))
-
-
-def _map_fields(fn, points):
-  field = lambda e: Fp2(fn(e.c0), fn(e.c1)) if isinstance(e, Fp2) else fn(e)
-  return Affine(field(points.x), field(points.y))
 
 
 def _decode_points(data, check, name, place):

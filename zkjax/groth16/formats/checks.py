@@ -1,6 +1,7 @@
 """What every reader asks of untrusted numbers: below the modulus, on the curve, in the subgroup. Failures name file and offset."""
 import dataclasses
 
+import jax
 import numpy as np
 
 from zkjax.groth16.int_curve import G1, G2
@@ -9,7 +10,8 @@ from zkjax.ops import bls12_381, curve
 from zkjax.ops.field import Fp2
 
 CHECKS = ("none", "points", "full")
-_FEW_POINTS = 1024                            # below this, Python ints (1 ms a point) cost less than compiling for JAX
+_FEW_POINTS = 1024                            # up to this many, Python ints (1 ms a point) cost less than compiling for JAX
+_BLOCK_POINTS = 1 << 14                       # more are checked in blocks of one shape: one compilation, bounded memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,17 @@ def check_points(points, check, name, place, *, offset=0, stride):
   tests = [(group.is_on_curve, curve.is_on_curve, "is not on the curve")]
   tests += [(group.is_in_subgroup, curve.is_in_subgroup, "is not in the subgroup of order r")] if check == "full" else []
   for on_ints, on_arrays, message in tests:
-    good = np.array([on_ints(p) for p in integers]) if few else np.asarray(on_arrays(points))
+    good = np.array([on_ints(p) for p in integers]) if few else _in_blocks(on_arrays, points)
     if not good.all():
       index = int(np.argmin(good))
       raise place.error(f"{name} {index} {message}", offset + index * stride)
+
+
+def _in_blocks(test, points):
+  """bool[n]: test(points), on blocks of equal size; the last one is filled up with infinity."""
+  count, results = points.x.shape[0], []
+  for start in range(0, count, _BLOCK_POINTS):
+    size = min(_BLOCK_POINTS, count - start)
+    pad = lambda limbs, a=start, n=size: np.pad(np.asarray(limbs[:, a:a + n]), ((0, 0), (0, _BLOCK_POINTS - n)))
+    results.append(np.asarray(test(jax.tree.map(pad, points)))[:size])
+  return np.concatenate(results)

@@ -89,7 +89,7 @@ def vkey_from_json(data, allow_uncontributed=False, file=None):
     raise FormatError("delta equals gamma: nobody contributed to this key, so anybody can forge proofs for it; "
                       "allow_uncontributed=True reads it all the same", file=file, section="vk_delta_2")
   num_public, queries = _member(data, "nPublic", file), _member(data, "IC", file)
-  if type(num_public) is not int or not isinstance(queries, list) or len(queries) != num_public + 1:
+  if type(num_public) is not int or num_public < 0 or not isinstance(queries, list) or len(queries) != num_public + 1:
     raise FormatError(f"IC must be a list of nPublic + 1 points, nPublic is {_show(num_public)}", file=file, section="IC")
   queries = [_point(G1, value, file, f"IC[{i}]") for i, value in enumerate(queries)]
   return VerifyingKey(Affine.from_ints(Fp, points["vk_alpha_1"]), Affine.from_ints(Fp2, points["vk_beta_2"]),
@@ -100,14 +100,15 @@ def vkey_from_json(data, allow_uncontributed=False, file=None):
 def vkey_to_json(vk, alphabeta=None):
   """A verifying key as the object to put into vkey.json.
 
-  Args: vk: VerifyingKey. alphabeta: e(alpha, beta) as 2 x 3 x 2 nested integers, or None to leave vk_alphabeta_12 out.
+  Args: vk: VerifyingKey. alphabeta: e(alpha, beta) as `pairing.pairing` returns it, six pairs of ints that are the coefficients of
+    w^0 ... w^5; None leaves vk_alphabeta_12 out. snarkjs nests Fp12 as Fp2[v]/(v^3 - xi)[w]/(w^2 - v): even powers of w first.
   """
   queries = [_g1_to_json(point) for point in vk.public_query.to_ints()]
   data = {"protocol": _PROTOCOL, "curve": _CURVE, "nPublic": len(queries) - 1, "vk_alpha_1": _g1_to_json(vk.alpha_g1.to_ints())}
   for name, point in (("vk_beta_2", vk.beta_g2), ("vk_gamma_2", vk.gamma_g2), ("vk_delta_2", vk.delta_g2)):
     data[name] = _g2_to_json(point.to_ints())
   if alphabeta is not None:
-    data["vk_alphabeta_12"] = [[[str(int(v)) for v in pair] for pair in half] for half in alphabeta]
+    data["vk_alphabeta_12"] = [[[str(int(v)) for v in pair] for pair in half] for half in (alphabeta[0::2], alphabeta[1::2])]
   return data | {"IC": queries}
 
 

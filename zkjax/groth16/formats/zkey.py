@@ -32,6 +32,7 @@ are among the entries of A.
 """
 import dataclasses
 
+import jax
 import numpy as np
 
 from zkjax.groth16.formats.checks import Place, check_below, check_coordinates, check_level, check_points
@@ -138,7 +139,7 @@ def _read_header_points(section, check, allow_uncontributed):
     if check != "none" and not words.any():
       raise section.error(f"{name} is infinity", offset)
     batch = _points(words, check, name, Place(section.file, section.section, section.start + offset))
-    points[name] = _map_coordinates(lambda limbs: limbs[:, 0], batch)
+    points[name] = jax.tree.map(lambda limbs: limbs[:, 0], batch)
   if not allow_uncontributed and np.array_equal(section.words(484, 1, 48), section.words(772, 1, 48)):
     raise section.error("delta equals gamma: nobody contributed to this key, so anybody can forge proofs for it; "
                         "allow_uncontributed=True reads it all the same", 772)
@@ -153,11 +154,6 @@ def _points(words, check, name, place):
   points = Affine(*map(Fp, limbs)) if len(limbs) == 2 else Affine(Fp2(Fp(limbs[0]), Fp(limbs[1])), Fp2(Fp(limbs[2]), Fp(limbs[3])))
   check_points(points, check, name, place, stride=4 * words.shape[1])
   return points
-
-
-def _map_coordinates(fn, points):
-  field = lambda e: Fp2(Fp(fn(e.c0.limbs)), Fp(fn(e.c1.limbs))) if isinstance(e, Fp2) else Fp(fn(e.limbs))
-  return Affine(field(points.x), field(points.y))
 
 
 def _read_entries(section, num_wires, num_public, domain_size):
