@@ -6,7 +6,7 @@ import pytest
 
 from zkjax.groth16.formats import bellman, snarkjs
 from zkjax.groth16.formats.points import encode_point
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError
 from zkjax.ops.bls12_381 import P
 from zkjax.ops.curve import Affine

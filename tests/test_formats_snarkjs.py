@@ -11,7 +11,7 @@ import pytest
 
 from zkjax.groth16.formats import snarkjs, zkey
 from zkjax.groth16.formats.circom import read_r1cs, read_wtns
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.pairing import pairing
 from zkjax.groth16.types import FormatError
 from zkjax.ops.bls12_381 import P, R

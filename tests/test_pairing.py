@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 from zkjax.groth16 import pairing as ate
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.pairing import PreparedG2, pairing, pairing_check, pairing_product, prepare_g2
 from zkjax.ops.bls12_381 import G1_COFACTOR, G2_COFACTOR, P, R, X
 

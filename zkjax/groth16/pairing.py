@@ -12,7 +12,7 @@ eprint 2010/526): functions named `_wide` return such sums, all others return co
 """
 import dataclasses
 
-from zkjax.groth16.int_curve import IntFp2
+from zkjax.ops.int_curve import IntFp2
 from zkjax.ops.bls12_381 import P, X
 
 XI = (1, 1)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.pairing import PreparedG2, pairing, pairing_product, power, prepare_g2
 from zkjax.groth16.types import Proof, VerifyingKey
 from zkjax.ops.bls12_381 import R
@@ -182,17 +182,17 @@ def _linear_combination(points, scalars):
   """
   length = max((s.bit_length() for s in scalars), default=0)
   c = min(range(1, 17), key=lambda c: -(-length // c) * (len(points) + 2**c))
-  infinity = G1._to_jacobian(None)
-  total, bases = infinity, [G1._to_jacobian(p) for p in points]
+  infinity = G1.to_jacobian(None)
+  total, bases = infinity, [G1.to_jacobian(p) for p in points]
   for shift in reversed(range(0, length, c)):
     for _ in range(c):
-      total = G1._jacobian_double(total)
+      total = G1.jacobian_double(total)
     buckets = [infinity] * 2**c
     for base, scalar in zip(bases, scalars):
       digit = scalar >> shift & (2**c - 1)
-      buckets[digit] = G1._jacobian_add(buckets[digit], base) if digit else infinity
+      buckets[digit] = G1.jacobian_add(buckets[digit], base) if digit else infinity
     running = infinity
     for bucket in buckets[:0:-1]:
-      running = G1._jacobian_add(running, bucket)
-      total = G1._jacobian_add(total, running)
-  return G1._to_affine(total)
+      running = G1.jacobian_add(running, bucket)
+      total = G1.jacobian_add(total, running)
+  return G1.to_affine(total)

@@ -4,7 +4,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError
 from zkjax.ops import bls12_381, curve
 from zkjax.ops.field import Fp2

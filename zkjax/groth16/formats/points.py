@@ -22,7 +22,7 @@ Coordinates are big-endian. The top three bits of byte 0 are flags:
 Decoding is on Python integers, about a millisecond a point.
 """
 from zkjax.groth16.formats.checks import Place
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import Proof
 from zkjax.ops.bls12_381 import P
 from zkjax.ops.curve import Affine

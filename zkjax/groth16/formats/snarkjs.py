@@ -26,7 +26,7 @@ import re
 
 from zkjax.groth16.formats.container import replace_file
 from zkjax.groth16.formats.zkey import Ceremony, Contribution, read_zkey, read_zkey_ceremony, write_zkey
-from zkjax.groth16.int_curve import G1, G2
+from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError, Proof, VerifyingKey
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.curve import Affine

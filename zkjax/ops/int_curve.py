@@ -108,10 +108,10 @@ class IntCurve:
     """[r]P = O for a point on the curve, read off an endomorphism (Scott, eprint 2021/1130): phi(P) = -[x^2]P, psi(P) = [x]P."""
     if point is None:
       return True
-    multiple = self._to_jacobian(point)
+    multiple = self.to_jacobian(point)
     for _ in range(self._power):
       multiple = self._jacobian_multiply(multiple, -X)           # x < 0; after both powers -[x]P or [x^2]P
-    return self._jacobian_add(multiple, self._to_jacobian(self._endomorphism(point)))[2] == self.field.zero
+    return self.jacobian_add(multiple, self.to_jacobian(self._endomorphism(point)))[2] == self.field.zero
 
   def negate(self, point):
     """-P = (x, -y)."""
@@ -119,29 +119,41 @@ class IntCurve:
 
   def add(self, p, q):
     """P + Q, for any P and Q, equal, opposite and infinite ones included."""
-    return self._to_affine(self._jacobian_add(self._to_jacobian(p), self._to_jacobian(q)))
+    return self.to_affine(self.jacobian_add(self.to_jacobian(p), self.to_jacobian(q)))
 
   def double(self, p):
     """P + P."""
-    return self._to_affine(self._jacobian_double(self._to_jacobian(p)))
+    return self.to_affine(self.jacobian_double(self.to_jacobian(p)))
 
   def multiply(self, point, scalar):
     """[scalar]P for any integer, without reducing it mod r: points outside the subgroup are multiplied correctly too."""
-    base = self._to_jacobian(self.negate(point) if scalar < 0 else point)
-    return self._to_affine(self._jacobian_multiply(base, abs(scalar)))
+    base = self.to_jacobian(self.negate(point) if scalar < 0 else point)
+    return self.to_affine(self._jacobian_multiply(base, abs(scalar)))
 
   def sum(self, points):
     """The sum of affine points; one inversion in all."""
-    total = self._to_jacobian(None)
+    total = self.to_jacobian(None)
     for point in points:
-      total = self._jacobian_add(total, self._to_jacobian(point))
-    return self._to_affine(total)
+      total = self.jacobian_add(total, self.to_jacobian(point))
+    return self.to_affine(total)
 
-  def _to_jacobian(self, point):
+  def combination(self, terms):
+    """sum [k]P over pairs (k, P) of non-negative integers and affine points: the doublings are shared (Straus 1964)."""
+    terms = [(k, self.to_jacobian(p)) for k, p in terms if p is not None]
+    total = self.to_jacobian(None)
+    for i in reversed(range(max((k.bit_length() for k, _ in terms), default=0))):
+      total = self.jacobian_double(total)
+      for k, p in terms:
+        total = self.jacobian_add(total, p) if (k >> i) & 1 else total
+    return self.to_affine(total)
+
+  def to_jacobian(self, point):
+    """(x, y, 1), or (1, 1, 0) for infinity."""
     f = self.field
     return (f.one, f.one, f.zero) if point is None else (point[0], point[1], f.one)
 
-  def _to_affine(self, p):
+  def to_affine(self, p):
+    """(X / Z^2, Y / Z^3), or None for infinity."""
     f = self.field
     if p[2] == f.zero:
       return None
@@ -152,7 +164,7 @@ class IntCurve:
   def _jacobian_negate(self, p):
     return p[0], self.field.negate(p[1]), p[2]
 
-  def _jacobian_double(self, p):
+  def jacobian_double(self, p):
     """EFD dbl-2009-l for a = 0. Right at infinity (Z = 0) and at points of order two (Y = 0 gives Z3 = 0)."""
     f = self.field
     x, y, z = p
@@ -163,7 +175,7 @@ class IntCurve:
     y3 = f.sub(f.mul(e, f.sub(d, x3)), f.scale(f.square(b), 8))
     return x3, y3, f.scale(f.mul(y, z), 2)
 
-  def _jacobian_add(self, p, q):
+  def jacobian_add(self, p, q):
     """Complete addition: H = U2 - U1, r = S2 - S1, X3 = r^2 - H^3 - 2 U1 H^2 (Cohen, Miyaji, Ono 1998), or doubling if P = Q."""
     f = self.field
     if p[2] == f.zero or q[2] == f.zero:
@@ -173,7 +185,7 @@ class IntCurve:
     s1, s2 = f.mul(p[1], f.mul(z2, q[2])), f.mul(q[1], f.mul(z1, p[2]))
     h, r = f.sub(u2, u1), f.sub(s2, s1)
     if h == f.zero:
-      return self._jacobian_double(p) if r == f.zero else (f.one, f.one, f.zero)
+      return self.jacobian_double(p) if r == f.zero else (f.one, f.one, f.zero)
     h2 = f.square(h)
     h3, v = f.mul(h2, h), f.mul(u1, h2)
     x3 = f.sub(f.sub(f.square(r), h3), f.scale(v, 2))
@@ -181,10 +193,10 @@ class IntCurve:
     return x3, y3, f.mul(h, f.mul(p[2], q[2]))
 
   def _jacobian_multiply(self, p, scalar):
-    total = self._to_jacobian(None)
+    total = self.to_jacobian(None)
     for bit in bin(scalar)[2:]:
-      total = self._jacobian_double(total)
-      total = self._jacobian_add(total, p) if bit == "1" else total
+      total = self.jacobian_double(total)
+      total = self.jacobian_add(total, p) if bit == "1" else total
     return total
 
 
