@@ -149,6 +149,33 @@ class Lazy:
       value = _subtract_if_not_less(value, self.modulus.value << k)
     return Lazy(self.modulus, value.limbs, 1)
 
+  def weakly_reduced(self):
+    """The value less q * 2 modulus, q estimated from the top limb: a bound little above 2 whatever it was, for one carry pass.
+
+    With t = top limb >> drop and unit = (2 modulus >> the same place) + 1, q = floor(t * scale / 2^27) where scale = floor(2^27 / unit) never
+    exceeds the true quotient. The bound below is the largest remainder over all q. q * limb < 2^31 keeps the carry chain in signed 32 bits.
+    """
+    m, value = self.modulus, self.carried() if self.limb_max > self.modulus.mask else self
+    double = 2 * m.value
+    place = double.bit_length() - 12                          # t has 12 bits per unit
+    drop = place - m.bits * (m.num - 1)
+    unit = (double >> place) + 1
+    scale = (1 << 27) // unit
+    top = value.maxima()[-1] >> drop
+    quotients = (top * scale) >> 27
+    if top * scale >= 1 << 31 or (quotients + 1) << m.bits >= 1 << 31:
+      raise ValueError(f"a value up to {float(self.bound):.1f} times the modulus is too large for a weak reduction")
+    last = lambda q: min(-(-((q + 1) << 27) // scale) - 1, top)   # the largest t with quotient q
+    bound = max(Fraction((last(q) + 1) << place, m.value) - 2 * q for q in range(quotients + 1))
+    q = (((value.limbs[-1] >> np.uint32(drop)) * np.uint32(scale)) >> np.uint32(27)).astype(jnp.int32)
+    out, carry = [], None
+    for k, (a, c) in enumerate(zip(value.limbs, m.split(double))):
+      d = a.astype(jnp.int32) - q * np.int32(c)
+      d = d if carry is None else d + carry
+      out.append((d & np.int32(m.mask) if k < m.num - 1 else d).astype(jnp.uint32))
+      carry = d >> np.int32(m.bits)
+    return Lazy(m, out, min(bound, self.bound))
+
   def is_zero(self):
     """Whether the value is 0 mod the modulus."""
     limbs = self.canonical().limbs
@@ -297,20 +324,114 @@ def pack(value):
 def mul(modulus, a, b):
   """a b / R for canonical uint32[words, *batch]: below (2^shift modulus / R' + 1) modulus < 2 modulus, one conditional subtraction."""
   with jax.enable_x64(True):
-    return pack((unpack(modulus, a, modulus.shift) * unpack(modulus, b)).canonical())
+    product = unpack(modulus, a, modulus.shift) * unpack(modulus, b)
+    if product.bound * modulus.value >= 1 << 32 * modulus.words or product.bound > 2:
+      raise ValueError("the product does not fit the words below twice the modulus")
+    return _below_modulus(modulus, pack(product))
 
 
 def square(modulus, a):
-  """a^2 / R; the shift is applied to the doubled width by multiplying the columns, which leaves the operand symmetric."""
-  with jax.enable_x64(True):
-    return pack((unpack(modulus, a, modulus.shift) * unpack(modulus, a)).canonical())
+  """a^2 / R; the operand is unpacked once plain and once shifted, so this is a product."""
+  return mul(modulus, a, a)
 
 
 def add(modulus, a, b):
-  """a + b mod modulus."""
-  return pack((unpack(modulus, a) + unpack(modulus, b)).canonical())
+  """a + b mod modulus, for canonical uint32[words, *batch]. 2 modulus fits the words, so that no carry leaves them.
+
+  Carries of all words at once: a word generates one where the sum wraps around and passes one on where it is all ones. As bit masks, one bit
+  a word, the carries into the words are (2 generates + passes) ^ passes, because the integer addition walks the same chain. A few operations on
+  whole arrays instead of hundreds on single limbs: a third of the time, a fifth of the compilation.
+  """
+  total = a + b
+  carries = _chain(total < a, total == np.uint32(0xffffffff))
+  return _below_modulus(modulus, total + _bits(carries, total))
 
 
 def sub(modulus, a, b):
-  """a - b mod modulus."""
-  return pack((unpack(modulus, a) - unpack(modulus, b)).canonical())
+  """a - b mod modulus, for canonical uint32[words, *batch]: the modulus is added where the subtraction borrows. Chains as in `add`."""
+  difference, borrows = a - b, _chain(a < b, a == b)
+  difference = difference - _bits(borrows, difference)
+  total = difference + jnp.where(_out(modulus, borrows), _words(modulus, difference), np.uint32(0))
+  carries = _chain(total < difference, total == np.uint32(0xffffffff))
+  return total + _bits(carries, total)
+
+
+def _below_modulus(modulus, value):
+  """value mod modulus for uint32[words, *batch] below twice the modulus: one conditional subtraction."""
+  words = _words(modulus, value)
+  borrows = _chain(value < words, value == words)
+  return jnp.where(_out(modulus, borrows), value, value - words - _bits(borrows, value))
+
+
+def _words(modulus, like):
+  """The modulus in 32-bit words, shaped to broadcast over the batch."""
+  words = [modulus.value >> 32 * i & 0xffffffff for i in range(modulus.words)]
+  return np.array(words, np.uint32).reshape((-1,) + (1,) * (like.ndim - 1))
+
+
+def _chain(generates, passes):
+  """uint32[*batch]: bit i is the carry or borrow into word i, bit `words` the one out of the last. No word does both."""
+  places = np.arange(generates.shape[0], dtype=np.uint32).reshape((-1,) + (1,) * (generates.ndim - 1))
+  mask = lambda bits: jnp.sum(bits.astype(jnp.uint32) << places, axis=0, dtype=jnp.uint32)
+  generates, passes = mask(generates), mask(passes)
+  return (generates + generates + passes) ^ passes
+
+
+def _bits(mask, like):
+  """uint32[words, *batch] of zeros and ones: bit i of the mask for word i."""
+  return (mask >> np.arange(like.shape[0], dtype=np.uint32).reshape((-1,) + (1,) * (like.ndim - 1))) & np.uint32(1)
+
+
+def _out(modulus, mask):
+  return (mask >> np.uint32(modulus.words)) != 0
+
+
+class LazyFp2:
+  """c0 + c1 u over Fp in lazy limbs, u^2 = -1. Four products and two reductions: each column is one sum, where Karatsuba's
+  three products would be written out as 64-bit columns and read again (measured: 1.9 times slower on XLA:CPU)."""
+
+  def __init__(self, c0, c1):
+    self.c0, self.c1 = c0, c1
+
+  def __add__(self, other):
+    return LazyFp2(self.c0 + other.c0, self.c1 + other.c1)
+
+  def __sub__(self, other):
+    return LazyFp2(self.c0 - other.c0, self.c1 - other.c1)
+
+  def __mul__(self, other):
+    a, b = self._narrow(), other._narrow()
+    minus_b1 = Lazy(b.c1.modulus, [jnp.zeros_like(v) for v in b.c1.limbs], 0, 0) - b.c1
+    real = wide(a.c0, b.c0) + wide(a.c1, minus_b1)
+    return LazyFp2(real.redc(), (wide(a.c0, b.c1) + wide(a.c1, b.c0)).redc())
+
+  def square(self):
+    """(c0 + c1)(c0 - c1) + 2 c0 c1 u: two products."""
+    return LazyFp2((self.c0 + self.c1) * (self.c0 - self.c1), self.c0 * (self.c1 + self.c1))
+
+  def _narrow(self):
+    """Limbs small enough that a column of two products fits in 64 bits."""
+    narrow = lambda v: v.carried() if v.limb_max > 1 << (v.modulus.bits + 1) else v
+    return LazyFp2(narrow(self.c0), narrow(self.c1))
+
+  def select(self, condition, other):
+    return LazyFp2(self.c0.select(condition, other.c0), self.c1.select(condition, other.c1))
+
+  def is_zero(self):
+    return self.c0.is_zero() & self.c1.is_zero()
+
+  def carried(self):
+    return LazyFp2(self.c0.carried(), self.c1.carried())
+
+  def weakly_reduced(self):
+    return LazyFp2(self.c0.weakly_reduced(), self.c1.weakly_reduced())
+
+  def canonical(self):
+    return LazyFp2(self.c0.canonical(), self.c1.canonical())
+
+  def stack(self):
+    return jnp.concatenate([self.c0.stack(), self.c1.stack()])
+
+  @property
+  def bound(self):
+    return max(self.c0.bound, self.c1.bound)

@@ -1,0 +1,220 @@
+"""Multi-scalar multiplication on the CPU backend: plans in NumPy, additions in `affine.batch_add`.
+
+sum_i k_i P_i by signed windows (Pippenger): k_i = sum_w d_(i,w) 2^(c w) with |d| <= 2^(c-1). Point i falls into bucket |d| of window w with its sign,
+a bucket's sum S_(w,b) counts b times, and sum_b b S_(w,b) is taken bit by bit: first over the two halves of the bits of b, then over the bits.
+Each of these steps is the same operation, `group_sums`: given points grouped into lists, the sum of every list.
+
+A list is cut into pieces of bounded length, so that no distribution of scalars leaves one lane with all the work; a piece is added serially, one entry a
+step, while tens of thousands of pieces share each step's inversion. Zero digits and infinite bases cost nothing. See `affine` for what happens when
+points coincide.
+"""
+import dataclasses
+
+import jax
+import numpy as np
+
+from zkjax.ops import bls12_381
+from zkjax.ops.cpu import affine
+from zkjax.ops.int_curve import G1, G2
+from zkjax.ops.limbs import FP
+
+_BLOCK = affine.ROWS * affine.LANES
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bases:
+  """Prepared fixed bases: finite points only, each row followed by its negative.
+
+  rows: uint32[2 * kept, point_limbs], row 2i is point i, row 2i + 1 is its negative. kept: the indices of the finite points among `num_points`.
+  """
+  degree: int
+  num_points: int
+  kept: np.ndarray
+  rows: np.ndarray
+
+
+def prepare(points):
+  """Bases from an Affine batch [n] of G1 or G2 points (host arrays are read in place)."""
+  parts = [points.x.c0, points.x.c1, points.y.c0, points.y.c1] if hasattr(points.x, "c0") else [points.x, points.y]
+  degree = len(parts) // 2
+  words = np.stack([np.asarray(v.limbs).T for v in parts], axis=1).reshape(-1, len(parts) * FP.words)
+  kept = np.flatnonzero(words.any(axis=1)).astype(np.int32)
+  words = words[kept]
+  limbs = affine.point_limbs(degree)
+  rows = np.empty((len(kept), 2 * limbs), np.uint32)
+  for start in range(0, len(kept), _BLOCK):
+    block = words[start:start + _BLOCK]
+    padded = np.zeros((_BLOCK, words.shape[1]), np.uint32)
+    padded[:len(block)] = block
+    out = np.asarray(affine.prepare_rows(degree)(padded.reshape(affine.ROWS, affine.LANES, -1)))
+    rows[start:start + len(block)] = out.reshape(_BLOCK, -1)[:len(block)]
+  return Bases(degree, len(points.x.shape) and points.x.shape[0], kept, rows.reshape(-1, limbs))
+
+
+def window_bits(num_points):
+  """c that minimises additions: num_windows * (points + 2 * buckets), from the number of finite bases."""
+  cost = lambda c: num_windows(c) * (num_points + 2 * (1 << (c - 1)))
+  return min(range(2, 17), key=cost)
+
+
+def num_windows(bits):
+  """Windows of a 255-bit scalar; the top window keeps a spare bit for the carry of the signed digits below it."""
+  return bls12_381.R.bit_length() // bits + 1
+
+
+def signed_digits(scalars, bits):
+  """int32[num_windows, n], digits in [-2^(bits-1), 2^(bits-1)] of plain scalars uint32[8, n] below r."""
+  words = [w.astype(np.int64) for w in scalars] + [np.zeros(scalars.shape[1], np.int64)] * 2
+  digits, carry = np.empty((num_windows(bits), scalars.shape[1]), np.int32), 0
+  for w in range(len(digits)):
+    j, offset = divmod(w * bits, 32)
+    digit = (((words[j] >> offset) | (words[j + 1] << (32 - offset))) & ((1 << bits) - 1)) + carry
+    carry = digit > 1 << (bits - 1)
+    digits[w] = digit - (carry.astype(np.int64) << bits)
+    carry = carry.astype(np.int64)
+  return digits
+
+
+def buckets(digits, bits):
+  """Point rows sorted by bucket: (keys, counts, rows), keys = window << bits | |digit| for the non-empty buckets in order.
+
+  Row 2i is point i, row 2i + 1 its negative. The sort of one window is a radix sort (16-bit keys), and windows are already in order.
+  """
+  keys, counts, rows = [], [], []
+  for w, digit in enumerate(digits):
+    size = np.abs(digit).astype(np.uint16)
+    order = np.argsort(size, kind="stable")
+    count = np.bincount(size, minlength=1)
+    order = order[count[0]:]
+    used = np.flatnonzero(count[1:]) + 1
+    keys.append((w << bits) + used)
+    counts.append(count[used])
+    rows.append(2 * order + (digit[order] < 0))
+  return np.concatenate(keys), np.concatenate(counts), np.concatenate(rows)
+
+
+class _Sums:
+  """`group_sums` with its memory of whether an exceptional pair or an infinite sum has turned up: from then on additions are complete."""
+
+  def __init__(self, degree):
+    self.degree, self.complete = degree, False
+    self.additions = self.calls = 0
+
+  def group_sums(self, points, rows, counts):
+    """uint32[groups, limbs]: group g sums the next counts[g] >= 1 of points[rows]."""
+    longest = piece_length(counts)
+    pieces = -(-counts // longest)
+    first = np.cumsum(pieces) - pieces
+    group_start = np.cumsum(counts) - counts
+    offset = (np.arange(pieces.sum()) - np.repeat(first, pieces)) * longest
+    starts = np.repeat(group_start, pieces) + offset
+    lengths = np.minimum(longest, np.repeat(counts, pieces) - offset)
+    sums = self._piece_sums(points, rows, starts, lengths)
+    out = sums[first]
+    several = np.flatnonzero(pieces > 1)
+    if len(several):
+      again = np.flatnonzero(np.repeat(pieces > 1, pieces))
+      out[several] = self.group_sums(sums, again, pieces[several])
+    return out
+
+  def _piece_sums(self, points, rows, starts, lengths):
+    order = np.argsort(-lengths, kind="stable")
+    out = np.empty((len(order), points.shape[1]), np.uint32)
+    for begin in range(0, len(order), _BLOCK):
+      block = order[begin:begin + _BLOCK]
+      out[block] = self._block_sums(points, rows, starts[block], lengths[block])
+    return out
+
+  def _block_sums(self, points, rows, starts, lengths):
+    """Up to _BLOCK pieces, longest first, one entry a step: the pieces still active are a prefix."""
+    limbs = points.shape[1]
+    gather = lambda index: np.take(points, rows[index], axis=0, mode="clip")
+    if lengths[0] == 1:
+      return gather(starts)
+    acc = np.zeros((_BLOCK, limbs), np.uint32)
+    acc[:len(starts)] = gather(starts)
+    acc = np.ascontiguousarray(acc.reshape(affine.ROWS, affine.LANES, limbs).transpose(0, 2, 1))
+    for step in range(1, lengths[0]):
+      active = int(np.searchsorted(-lengths, -step, side="left"))   # pieces with length > step
+      entries = np.empty((_BLOCK, limbs), np.uint32)
+      entries[:active] = gather(starts[:active] + step)
+      entries[active:-(-active // affine.LANES) * affine.LANES] = 0
+      acc = self._merge(acc, entries.reshape(affine.ROWS, affine.LANES, limbs), active)
+    sums = np.asarray(acc).transpose(0, 2, 1).reshape(_BLOCK, limbs)[:len(starts)]
+    self.complete = self.complete or not sums.any(axis=1).all()
+    return sums
+
+  def _merge(self, acc, entries, active):
+    """acc + entries on the first `active` pairs; those behind keep their value."""
+    self.additions += active
+    self.calls += 1
+    if not self.complete:
+      out, bad = affine.batch_add(self.degree)(acc, entries, np.int32(active))
+      self.complete = bool(bad)
+    if self.complete:
+      out, _ = affine.batch_add(self.degree, complete=True)(acc, entries, np.int32(active))
+    return out
+
+
+def piece_length(counts):
+  """The longest piece: about twice the mean list, less where few lists would leave lanes empty."""
+  total = int(counts.sum())
+  return max(4, min(-(-2 * total // len(counts)), total // (_BLOCK // 2)))
+
+
+def _weighted(sums, state, keys, bits):
+  """[(window, shift, point)] whose sum of 2^shift * point is sum of |digit| * S over each window."""
+  half = bits // 2
+  window, digit = keys >> bits, keys & ((1 << bits) - 1)
+  parts = ((window, 0, digit & ((1 << half) - 1)), (window, 1, digit >> half))
+  group = np.concatenate([((w * 2 + part) << bits) + v for w, part, v in parts])
+  rows = np.tile(np.arange(len(keys)), 2)
+  value = np.concatenate([v for _, _, v in parts])
+  halves, keys = _regroup(sums, state, rows, group, value > 0)
+  value, group = keys & ((1 << bits) - 1), keys >> bits
+  spread = np.arange(bits - half)
+  chosen = (value[None] >> spread[:, None]) & 1 > 0
+  rows = np.broadcast_to(np.arange(len(keys)), chosen.shape)
+  single, keys = _regroup(halves, state, rows[chosen], (group[None] * bits + spread[:, None])[chosen], None)
+  group, bit = keys // bits, keys % bits
+  return group // 2, (group % 2) * half + bit, single
+
+
+def _regroup(points, state, rows, group, keep):
+  """group_sums of points[rows] by equal `group`; the sums and their group numbers in order."""
+  if keep is not None:
+    rows, group = rows[keep], group[keep]
+  order = np.argsort(group, kind="stable")
+  keys, counts = np.unique(group[order], return_counts=True)
+  return state.group_sums(points, rows[order], counts), keys
+
+
+def _to_ints(rows, degree):
+  """Affine integer points (None for infinity) of rows of inner limbs."""
+  inverse = pow(FP.radix, -1, FP.value)
+  values = [[int(v) for v in row] for row in rows.reshape(len(rows) * 2 * degree, FP.num)]
+  coordinates = [FP.join(v) * inverse % FP.value for v in values]
+  points = []
+  for row in range(len(rows)):
+    c = coordinates[row * 2 * degree:(row + 1) * 2 * degree]
+    point = tuple(c) if degree == 1 else ((c[0], c[1]), (c[2], c[3]))
+    points.append(point if any(c) else None)
+  return points
+
+
+def msm(bases, scalars, bits=None):
+  """sum_i scalars[i] * points[i] as an affine integer point (None for infinity).
+
+  bases: Bases; scalars: plain uint32[8, num_points], each below r.
+  """
+  if scalars.shape != (8, bases.num_points):
+    raise ValueError(f"expected scalars of shape (8, {bases.num_points}), one for each base, got {scalars.shape}")
+  bits = window_bits(len(bases.kept)) if bits is None else bits
+  curve, state = (G1, G2)[bases.degree - 1], _Sums(bases.degree)
+  keys, counts, rows = buckets(signed_digits(scalars[:, bases.kept], bits), bits)
+  if not len(keys):
+    return None
+  sums = state.group_sums(bases.rows, rows, counts)
+  window, shift, single = _weighted(sums, state, keys, bits)
+  points = _to_ints(single, bases.degree)
+  return curve.combination([(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, points)])
