@@ -12,12 +12,14 @@
 | Proof.a, .b, .c | A, B, C | |
 | Blinding.r, .s | r, s | |
 """
+import functools
 import secrets
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fr
+from zkjax.ops.msm import FixedBases
 from zkjax.ops.ntt import Domain
 from zkjax.pytree import pytree, static
 
@@ -73,6 +75,15 @@ class VerifyingKey:
   public_query: Affine
 
 
+class QueryBases(NamedTuple):
+  """The five queries of a key, prepared for multi-scalar multiplication."""
+  a: FixedBases
+  b_g1: FixedBases
+  b_g2: FixedBases
+  h: FixedBases
+  l: FixedBases
+
+
 @pytree
 class ProvingKey:
   """What a prover needs, whatever ecosystem the key comes from: loaders hide every difference but `h_basis`."""
@@ -87,6 +98,11 @@ class ProvingKey:
   constraints: Constraints
   domain: Domain = static()
   h_basis: str = static()                    # "coset" (snarkjs) or "monomial" (bellman, arkworks)
+
+  @functools.cached_property
+  def bases(self):
+    """The queries prepared for this machine: made on first use, kept as long as the key."""
+    return QueryBases(*(FixedBases.prepare(q) for q in (self.a_query, self.b_g1_query, self.b_g2_query, self.h_query, self.l_query)))
 
   @property
   def num_public(self):

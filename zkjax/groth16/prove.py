@@ -1,0 +1,147 @@
+"""The prover: check, evaluate, quotient, five multi-scalar multiplications, assemble (Groth16, eprint 2016/260, section 3.2).
+
+`prove` = `finish(start(...))`. `start` checks its input, dispatches everything and returns; `finish` waits and does the last point arithmetic on
+Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls from several threads
+overlap there; XLA releases the interpreter while it computes.
+"""
+import concurrent.futures
+import dataclasses
+import functools
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from zkjax.groth16.qap import quotient
+from zkjax.groth16.r1cs import evaluate
+from zkjax.groth16.types import Blinding, Proof, ProvingKey
+from zkjax.ops import bls12_381
+from zkjax.ops.curve import Affine
+from zkjax.ops.field import Fp, Fp2, Fr
+from zkjax.ops.int_curve import G1, G2
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Pending:
+  """A proof that has been dispatched. Holds secrets: it has no repr of its content."""
+  key: ProvingKey
+  blinding: Blinding
+  sums: dict                                  # name of the query -> Future of an affine integer point
+
+
+def prove(key, witness, blinding=None):
+  """Returns a Groth16 proof that `witness` satisfies the key's circuit.
+
+  Args:
+    key: ProvingKey, from `formats.snarkjs.read_zkey` or `setup`.
+    witness: Fr[num_wires] or a sequence of num_wires ints in [0, r), wire 0 being the constant 1.
+    blinding: Blinding(r, s); None draws r and s from the operating system. Fixed blinding destroys zero knowledge: for tests.
+
+  Returns:
+    Proof. A zkey holds no C matrix, so an unsatisfying witness gives a proof that does not verify: use `r1cs.check_satisfied` to find the constraint.
+
+  Raises:
+    ValueError: the witness has another length or its first value is not 1.
+
+  Cost: three sparse products' worth of Fr work, six or seven NTTs of the domain size, four multi-scalar multiplications in G1 and one in G2.
+  """
+  return finish(start(key, witness, blinding))
+
+
+def prove_batch(key, witnesses, blindings=None):
+  """Proofs of several witnesses (partitions) of one circuit, in order; evaluation and quotient run as one vmapped call.
+
+  Args: as `prove`, with sequences of witnesses and of blindings (or None). Raises ValueError before any work if one of them is wrong.
+  """
+  witnesses = list(witnesses)
+  if blindings is not None and len(blindings) != len(witnesses):
+    raise ValueError(f"{len(witnesses)} witnesses need as many blindings, got {len(blindings)}: pass None to draw them")
+  if not witnesses:
+    return []
+  witnesses = [_checked(key, w) for w in witnesses]
+  blindings = [Blinding.random() for _ in witnesses] if blindings is None else blindings
+  stacked = Fr(jnp.stack([jnp.asarray(w.limbs) for w in witnesses]))
+  pool = _pool()
+  exponents = pool.submit(lambda: np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis)))
+  pending = [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k])) for k, (w, b) in enumerate(zip(witnesses, blindings))]
+  pool.shutdown(wait=False)
+  return [finish(p) for p in pending]
+
+
+def start(key, witness, blinding=None):
+  """Checks the input and dispatches a proof; see `prove` for the arguments. Pass the result to `finish`."""
+  witness = _checked(key, witness)
+  blinding = Blinding.random() if blinding is None else blinding
+  pool = _pool()
+  exponents = pool.submit(lambda: np.asarray(quotient_scalars(key.constraints, witness, key.domain, key.h_basis)))
+  pending = Pending(key, blinding, _dispatch(key, witness, pool, exponents.result))
+  pool.shutdown(wait=False)
+  return pending
+
+
+def finish(pending):
+  """Waits for a dispatched proof and assembles it."""
+  return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
+
+
+def assemble(key, sums, blinding):
+  """A = alpha + a + r delta, B = beta + b + s delta, C = l + h + s A + r B1 - r s delta, where B1 is B in G1.
+
+  sums: the five multi-scalar multiplications as affine integer points.
+  """
+  r, s = blinding.r, blinding.s
+  point = lambda p: p.to_ints()
+  alpha, beta1, delta1 = point(key.vk.alpha_g1), point(key.beta_g1), point(key.delta_g1)
+  a = G1.combination([(1, alpha), (1, sums["a"]), (r, delta1)])
+  b = G2.combination([(1, point(key.vk.beta_g2)), (1, sums["b_g2"]), (s, point(key.vk.delta_g2))])
+  b1 = G1.combination([(1, beta1), (1, sums["b_g1"]), (s, delta1)])
+  c = G1.combination([(1, sums["l"]), (1, sums["h"]), (s, a), (r, b1), (-r * s % bls12_381.R, delta1)])
+  return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
+
+
+def public_inputs(key, witness):
+  """The public part of a witness, as the list of ints a verifier takes (without the constant 1)."""
+  return _checked(key, witness)[1:key.num_public + 1].to_ints()
+
+
+@functools.partial(jax.jit, static_argnames=("domain", "h_basis"))
+def quotient_scalars(constraints, witness, domain, h_basis):
+  """The plain scalars uint32[8, n] that the h query is fed with; see `qap.quotient`."""
+  with jax.named_scope("matvec"):
+    az, bz, cz = evaluate(constraints, witness, 1 << domain.log2_size)
+  with jax.named_scope("quotient"):
+    return quotient(az, bz, cz, domain, h_basis).to_plain()
+
+
+@functools.partial(jax.jit, static_argnames=("domain", "h_basis"))
+def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
+  return jax.vmap(lambda w: quotient_scalars(constraints, w, domain, h_basis))(witnesses)
+
+
+def _dispatch(key, witness, pool, exponents):
+  """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query."""
+  bases, scalars = key.bases, np.asarray(witness.to_plain())
+  private = scalars[:, key.num_public + 1:]
+  sums = {"b_g2": pool.submit(bases.b_g2.msm, scalars)}
+  sums["h"] = pool.submit(lambda: bases.h.msm(exponents()))
+  sums |= {name: pool.submit(getattr(bases, name).msm, values) for name, values in (("a", scalars), ("b_g1", scalars), ("l", private))}
+  return sums
+
+
+def _pool():
+  return concurrent.futures.ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="zkjax-msm")
+
+
+def _checked(key, witness):
+  """The witness as Fr, or ValueError before any work. Never prints a value: they are secrets."""
+  if not isinstance(witness, Fr):
+    values = list(witness)
+    if any(not isinstance(v, int) or not 0 <= v < bls12_381.R for v in values):
+      raise ValueError("every witness value must be an int in [0, r); reduce it mod r first")
+    witness = Fr.from_ints(values)
+  if witness.shape != (key.num_wires,):
+    raise ValueError(f"the key's circuit has {key.num_wires} wires, the witness has shape {witness.shape}: it belongs to another circuit")
+  if Fr(np.asarray(witness.limbs)[:, :1]).to_ints() != [1]:
+    raise ValueError("wire 0 of a witness is the constant 1, this one has another value: it is not a circom witness")
+  return witness
