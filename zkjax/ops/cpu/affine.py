@@ -68,45 +68,47 @@ def _inverse(total, degree):
   # up: v_k = v_(k-1) * v_(k-1) turned; after all steps lane j holds the product of the lanes congruent to j mod FOLDED
   top, saved = lax.scan(lambda v, turn: (mul(v, v[:, turn]), v), total, turned)
   folded = top[:, :FOLDED]
-  bits = jnp.asarray([int(c) for c in bin(FP.value - 2)[3:]], jnp.int32)
-
-  def power(acc, bit):
-    acc = mul(acc, acc)
-    return lax.cond(bit == 1, lambda v: mul(v, folded), lambda v: v, acc), None
-
-  inverse = jnp.tile(lax.scan(power, folded, bits)[0], (1, LANES // FOLDED))
+  # folded^(p - 2), four bits a step from the top: the table holds folded^0 .. folded^15
+  unit = _constant(1, 1, Lazy(FP, [folded[0]] * _NUM, 1)).stack()
+  table = lax.scan(lambda v, _: (mul(v, folded), v), unit, None, length=16)[1]
+  nibbles = jnp.asarray([int(c, 16) for c in f"{FP.value - 2:x}"], jnp.int32)
+  fourth = lambda _, v: Lazy.stacked(FP, v, 4).square().stack()
+  power = lambda acc, nibble: (mul(lax.fori_loop(0, 4, fourth, acc), table[nibble]), None)
+  inverse = jnp.tile(lax.scan(power, unit, nibbles)[0], (1, LANES // FOLDED))
   return lax.scan(lambda v, step: (mul(v, step[1][:, step[0]]), None), inverse, (turned, saved), reverse=True)[0]
 
 
-def _add(acc, entries, active, degree, complete):
-  """See the module docstring. acc: uint32[ROWS, C, LANES]; entries: uint32[ROWS, LANES, C]; active: int32, pairs from there on are left alone."""
+def _add(acc, entries, out, scratch, rows, degree, complete):
+  """(acc + entries, scratch, bad); see the module docstring.
+
+  acc, entries: uint32[ROWS, C, LANES]; rows: int32, how many rows are added, the others of the result are arbitrary. out, scratch: buffers for the result and the prefix products, uint32[ROWS, C or C / 2, LANES], any content. Each
+  loop writes one buffer, which it does not read, one value a step that was carried into it: anything else makes XLA copy the buffer at every step.
+  """
   half = degree * _NUM
-  rows = (active + LANES - 1) // LANES
   one = _constant(degree, 1, Lazy(FP, [acc[0, 0]] * _NUM, 1))
   zero = _constant(degree, 0, Lazy(FP, [acc[0, 0]] * _NUM, 1))
   ones = one.stack()
 
   def operands(i):
-    a, e = acc[i], entries[i].T
-    skip = i * LANES + jnp.arange(LANES, dtype=jnp.int32) >= active
-    return _load(a[:half], degree), _load(a[half:], degree), _load(e[:half], degree), _load(e[half:], degree), skip
+    a, e = acc[i], entries[i]
+    return _load(a[:half], degree), _load(a[half:], degree), _load(e[:half], degree), _load(e[half:], degree)
 
   def forward(i, state):
     product, prefix = state
     prefix = lax.dynamic_update_index_in_dim(prefix, product, i, 0)
-    x1, y1, x2, y2, skip = operands(i)
+    x1, y1, x2, y2 = operands(i)
     case = _cases(x1, y1, x2, y2) if complete else None
-    return (_load(product, degree, 4) * _denominator(x1, y1, x2, skip, case, one)).stack(), prefix
+    return (_load(product, degree, 4) * _denominator(x1, y1, x2, case, one)).stack(), prefix
 
   def backward(step, state):
     inverse, previous, out = state
     i = rows - 1 - step
     out = lax.dynamic_update_index_in_dim(out, previous, jnp.minimum(i + 1, ROWS - 1), 0)
-    x1, y1, x2, y2, skip = operands(i)
+    x1, y1, x2, y2 = operands(i)
     case = _cases(x1, y1, x2, y2) if complete else None
     inv = _load(inverse, degree, 4)
     slope_inverse = inv * _load(prefix[i], degree, 4)
-    inverse = (inv * _denominator(x1, y1, x2, skip, case, one)).stack()
+    inverse = (inv * _denominator(x1, y1, x2, case, one)).stack()
     top = y2 - y1
     if complete:
       square = x1.square()
@@ -117,14 +119,14 @@ def _add(acc, entries, active, degree, complete):
     if complete:
       x3, y3 = zero.select(case.cancels, x3), zero.select(case.cancels, y3)
       x3, y3 = x2.select(case.infinite1, x3), y2.select(case.infinite1, y3)
-      skip = skip | case.infinite2
-    return inverse, jnp.concatenate([x1.select(skip, x3).stack(), y1.select(skip, y3).stack()]), out
+      x3, y3 = x1.select(case.infinite2, x3), y1.select(case.infinite2, y3)
+    return inverse, jnp.concatenate([x3.stack(), y3.stack()]), out
 
-  total, prefix = lax.fori_loop(0, rows, forward, (ones, jnp.zeros((ROWS, half, LANES), jnp.uint32)))
+  total, prefix = lax.fori_loop(0, rows, forward, (ones, scratch))
   bad = _load(total, degree, 4).is_zero()
   inverse = _inverse(jnp.where(bad, ones, total), degree)
-  _, last, out = lax.fori_loop(0, rows, backward, (inverse, acc[jnp.minimum(rows, ROWS - 1)], acc))
-  return lax.dynamic_update_index_in_dim(out, last, 0, 0), jnp.any(bad)
+  _, last, out = lax.fori_loop(0, rows, backward, (inverse, jnp.zeros_like(acc[0]), out))
+  return lax.dynamic_update_index_in_dim(out, last, 0, 0), prefix, jnp.any(bad)
 
 
 class _Cases(NamedTuple):
@@ -143,12 +145,12 @@ def _cases(x1, y1, x2, y2):
   return _Cases(finite & same_x & ~cancels, finite & cancels, infinite1, infinite2)
 
 
-def _denominator(x1, y1, x2, skip, case, one):
+def _denominator(x1, y1, x2, case, one):
   """x2 - x1; 2 y1 for a doubling; 1 where nothing is divided."""
   if case is None:
-    return one.select(skip, x2 - x1)
+    return x2 - x1
   d = (y1 + y1).select(case.doubles, x2 - x1)
-  return one.select(skip | case.cancels | case.infinite1 | case.infinite2, d)
+  return one.select(case.cancels | case.infinite1 | case.infinite2, d)
 
 
 def _all_zero(value):
@@ -158,13 +160,13 @@ def _all_zero(value):
 
 @functools.cache
 def batch_add(degree, complete=False):
-  """The executable (acc, entries, active) -> (acc + entries, whether a pair broke the precondition) for G1 (degree 1) or G2 (degree 2)."""
-  def batch_affine_add(acc, entries, active):
+  """The executable of `_add` for G1 (degree 1) or G2 (degree 2); out and scratch are donated."""
+  def batch_affine_add(acc, entries, out, scratch, rows):
     with jax.enable_x64(True):
-      return _add(acc, entries, active, degree, complete)
+      return _add(acc, entries, out, scratch, rows, degree, complete)
 
   words = point_limbs(degree)
-  return _compile(batch_affine_add, (ROWS, words, LANES), (ROWS, LANES, words), ())
+  return _compile(batch_affine_add, *[(ROWS, words, LANES)] * 3, (ROWS, words // 2, LANES), (), donate=(2, 3))
 
 
 @functools.cache
@@ -190,8 +192,8 @@ def prepare_rows(degree):
   return _compile(convert, (ROWS, LANES, 2 * half))
 
 
-def _compile(function, *shapes):
-  """Compiled for the CPU whatever the default backend is; the last shape () is an int32."""
+def _compile(function, *shapes, donate=()):
+  """Compiled for the CPU whatever the default backend is; a shape () is an int32."""
   cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
   arguments = [jax.ShapeDtypeStruct(s, jnp.uint32 if s else jnp.int32) for s in shapes]
-  return jax.jit(function, in_shardings=cpu, out_shardings=cpu).lower(*arguments).compile(compiler_options=_COMPILER_OPTIONS)
+  return jax.jit(function, in_shardings=cpu, out_shardings=cpu, donate_argnums=donate).lower(*arguments).compile(compiler_options=_COMPILER_OPTIONS)

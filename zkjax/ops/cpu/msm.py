@@ -99,6 +99,12 @@ class _Sums:
   def __init__(self, degree):
     self.degree, self.complete = degree, False
     self.additions = self.calls = 0
+    limbs = affine.point_limbs(degree)
+    self.device = jax.devices("cpu")[0]
+    self.rows = np.zeros((_BLOCK, limbs), np.uint32)
+    self.turned = np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32)
+    self.spare = jax.device_put(np.zeros_like(self.turned), self.device)
+    self.scratch = jax.device_put(np.zeros((affine.ROWS, limbs // 2, affine.LANES), np.uint32), self.device)
 
   def group_sums(self, points, rows, counts):
     """uint32[groups, limbs]: group g sums the next counts[g] >= 1 of points[rows]."""
@@ -126,34 +132,45 @@ class _Sums:
     return out
 
   def _block_sums(self, points, rows, starts, lengths):
-    """Up to _BLOCK pieces, longest first, one entry a step: the pieces still active are a prefix."""
-    limbs = points.shape[1]
-    gather = lambda index: np.take(points, rows[index], axis=0, mode="clip")
+    """Up to _BLOCK pieces, longest first, one entry a step: the pieces still active are a prefix, and a piece is read when it is finished."""
     if lengths[0] == 1:
-      return gather(starts)
-    acc = np.zeros((_BLOCK, limbs), np.uint32)
-    acc[:len(starts)] = gather(starts)
-    acc = np.ascontiguousarray(acc.reshape(affine.ROWS, affine.LANES, limbs).transpose(0, 2, 1))
-    for step in range(1, lengths[0]):
+      return np.take(points, rows[starts], axis=0)
+    sums = np.empty((len(starts), points.shape[1]), np.uint32)
+    acc, previous = jax.device_put(self._gather(points, rows[starts], 0).copy(), self.device), len(starts)   # the buffer itself would be shared
+    for step in range(1, lengths[0] + 1):
       active = int(np.searchsorted(-lengths, -step, side="left"))   # pieces with length > step
-      entries = np.empty((_BLOCK, limbs), np.uint32)
-      entries[:active] = gather(starts[:active] + step)
-      entries[active:-(-active // affine.LANES) * affine.LANES] = 0
-      acc = self._merge(acc, entries.reshape(affine.ROWS, affine.LANES, limbs), active)
-    sums = np.asarray(acc).transpose(0, 2, 1).reshape(_BLOCK, limbs)[:len(starts)]
+      first = active // affine.LANES
+      done = np.asarray(acc)[first:-(-previous // affine.LANES)].transpose(0, 2, 1).reshape(-1, points.shape[1])
+      sums[active:previous] = done[active - first * affine.LANES:previous - first * affine.LANES]
+      previous = active
+      if active:
+        acc = self._merge(acc, self._gather(points, rows[starts[:active] + step], 1), active)
     self.complete = self.complete or not sums.any(axis=1).all()
     return sums
 
+  def _gather(self, points, index, filler):
+    """points[index] as uint32[ROWS, limbs, LANES], the rest of the last row `filler`: accumulators and entries are
+    filled differently, so that pairs of fillers are not exceptional. One buffer serves all calls: each is used up before the next."""
+    np.take(points, index, axis=0, mode="clip", out=self.rows[:len(index)])
+    used = -(-len(index) // affine.LANES)
+    self.rows[len(index):used * affine.LANES] = filler
+    np.copyto(self.turned[:used], self.rows.reshape(affine.ROWS, affine.LANES, -1)[:used].transpose(0, 2, 1))
+    return self.turned
+
   def _merge(self, acc, entries, active):
-    """acc + entries on the first `active` pairs; those behind keep their value."""
+    """acc + entries on the first `active` pairs, garbage behind. The buffer of acc is written by the next call."""
     self.additions += active
     self.calls += 1
+    run = lambda complete: affine.batch_add(self.degree, complete)(acc, entries, self.spare, self.scratch, np.int32(-(-active // affine.LANES)))
     if not self.complete:
-      out, bad = affine.batch_add(self.degree)(acc, entries, np.int32(active))
+      out, self.scratch, bad = run(False)
       self.complete = bool(bad)
+      if self.complete:
+        self.spare = out
     if self.complete:
-      out, _ = affine.batch_add(self.degree, complete=True)(acc, entries, np.int32(active))
-    return out
+      out, self.scratch, _ = run(True)
+    self.spare = acc
+    return jax.block_until_ready(out)
 
 
 def piece_length(counts):
