@@ -10,6 +10,7 @@ The fast form is partial: it is right where acc and entry differ in x and neithe
 and the call says so; the caller then repeats it with complete=True, which handles doublings, opposite points and infinity (all-zero limbs).
 """
 import functools
+import threading
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ ROWS = 256
 BOUND = Fraction(9, 4)                       # coordinates at rest are below BOUND * p
 FOLDED = 8                                   # lanes of the one Fermat inversion
 
+_COMPILING = {degree: threading.Lock() for degree in (1, 2)}
 _COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": "512"}
 _NUM = FP.num
 
@@ -158,9 +160,14 @@ def _all_zero(value):
   return functools.reduce(lambda a, b: a | b, [limb for part in parts for limb in part.limbs]) == 0
 
 
-@functools.cache
 def batch_add(degree, complete=False):
-  """The executable of `_add` for G1 (degree 1) or G2 (degree 2); out and scratch are donated."""
+  """The executable of `_add` for G1 (degree 1) or G2 (degree 2); out and scratch are donated. Compiled once, however many threads ask for it."""
+  with _COMPILING[degree]:
+    return _batch_add(degree, complete)
+
+
+@functools.cache
+def _batch_add(degree, complete):
   def batch_affine_add(acc, entries, out, scratch, rows):
     with jax.enable_x64(True):
       return _add(acc, entries, out, scratch, rows, degree, complete)
