@@ -400,7 +400,9 @@ class LazyFp2:
     return LazyFp2(self.c0 - other.c0, self.c1 - other.c1)
 
   def __mul__(self, other):
-    a, b = self._narrow(), other._narrow()
+    a, b = self, other
+    while not a._fits(b):
+      a, b = (a.carried(), b) if a.limb_max > b.limb_max else (a, b.carried())
     minus_b1 = Lazy(b.c1.modulus, [jnp.zeros_like(v) for v in b.c1.limbs], 0, 0) - b.c1
     real = wide(a.c0, b.c0) + wide(a.c1, minus_b1)
     return LazyFp2(real.redc(), (wide(a.c0, b.c1) + wide(a.c1, b.c0)).redc())
@@ -409,10 +411,14 @@ class LazyFp2:
     """(c0 + c1)(c0 - c1) + 2 c0 c1 u: two products."""
     return LazyFp2((self.c0 + self.c1) * (self.c0 - self.c1), self.c0 * (self.c1 + self.c1))
 
-  def _narrow(self):
-    """Limbs small enough that a column of two products fits in 64 bits."""
-    narrow = lambda v: v.carried() if v.limb_max > 1 << (v.modulus.bits + 1) else v
-    return LazyFp2(narrow(self.c0), narrow(self.c1))
+  @property
+  def limb_max(self):
+    return max(self.c0.limb_max, self.c1.limb_max)
+
+  def _fits(self, other):
+    """Whether a column of c0 d0 + c1 (-d1), with limbs of -d1 up to limb_max + 2^bits, leaves room for a reduction."""
+    m = self.c0.modulus
+    return m.num * (self.limb_max * (2 * other.limb_max + (1 << m.bits)) + 2 * (1 << 2 * m.bits)) < 1 << 64
 
   def select(self, condition, other):
     return LazyFp2(self.c0.select(condition, other.c0), self.c1.select(condition, other.c1))
