@@ -19,6 +19,7 @@ from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
 
 _BLOCK = affine.ROWS * affine.LANES
+_FEW = 32                                    # up to so many points Python integers take a few milliseconds, and nothing is compiled
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,15 +41,31 @@ def prepare(points):
   words = np.stack([np.asarray(v.limbs).T for v in parts], axis=1).reshape(-1, len(parts) * FP.words)
   kept = np.flatnonzero(words.any(axis=1)).astype(np.int32)
   words = words[kept]
-  limbs = affine.point_limbs(degree)
-  rows = np.empty((len(kept), 2 * limbs), np.uint32)
-  for start in range(0, len(kept), _BLOCK):
+  rows = _rows_of_few(words) if len(kept) <= _FEW else _rows(words, degree)
+  return Bases(degree, points.x.shape[0], kept, rows.reshape(-1, affine.point_limbs(degree)))
+
+
+def _rows(words, degree):
+  """Outer 32-bit words of finite points to rows of inner limbs, each point beside its negative."""
+  rows = np.empty((len(words), 2 * affine.point_limbs(degree)), np.uint32)
+  padded = np.zeros((_BLOCK, words.shape[1]), np.uint32)
+  for start in range(0, len(words), _BLOCK):
     block = words[start:start + _BLOCK]
-    padded = np.zeros((_BLOCK, words.shape[1]), np.uint32)
     padded[:len(block)] = block
     out = np.asarray(affine.prepare_rows(degree)(padded.reshape(affine.ROWS, affine.LANES, -1)))
     rows[start:start + len(block)] = out.reshape(_BLOCK, -1)[:len(block)]
-  return Bases(degree, len(points.x.shape) and points.x.shape[0], kept, rows.reshape(-1, limbs))
+  return rows
+
+
+def _rows_of_few(words):
+  """`_rows` on Python integers, without compiling anything: inner form is outer form times 2^shift."""
+  rows = []
+  for point in words.reshape(len(words), -1, FP.words):
+    values = [(int.from_bytes(v.tobytes(), "little") << FP.shift) % FP.value for v in point]
+    half = len(values) // 2
+    negatives = [-v % FP.value for v in values[half:]]
+    rows.append([limb for v in values + values[:half] + negatives for limb in FP.split(v)])
+  return np.array(rows, np.uint32)
 
 
 def window_bits(num_points):
@@ -219,15 +236,22 @@ def _to_ints(rows, degree):
   return points
 
 
+def _plain_ints(scalars):
+  data = np.ascontiguousarray(scalars.T).tobytes()
+  return [int.from_bytes(data[i:i + 32], "little") for i in range(0, len(data), 32)]
+
+
 def msm(bases, scalars, bits=None):
   """sum_i scalars[i] * points[i] as an affine integer point (None for infinity).
 
-  bases: Bases; scalars: plain uint32[8, num_points], each below r.
+  bases: Bases; scalars: plain uint32[8, num_points], each below r; bits: window width, None chooses it by size.
   """
   if scalars.shape != (8, bases.num_points):
     raise ValueError(f"expected scalars of shape (8, {bases.num_points}), one for each base, got {scalars.shape}")
-  bits = window_bits(len(bases.kept)) if bits is None else bits
   curve, state = (G1, G2)[bases.degree - 1], _Sums(bases.degree)
+  if bits is None and len(bases.kept) <= _FEW:
+    return curve.combination(zip(_plain_ints(scalars[:, bases.kept]), _to_ints(bases.rows[::2], bases.degree)))
+  bits = window_bits(len(bases.kept)) if bits is None else bits
   keys, counts, rows = buckets(signed_digits(scalars[:, bases.kept], bits), bits)
   if not len(keys):
     return None
