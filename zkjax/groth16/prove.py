@@ -17,6 +17,7 @@ from zkjax.groth16.qap import quotient
 from zkjax.groth16.r1cs import evaluate
 from zkjax.groth16.types import Blinding, Proof, ProvingKey
 from zkjax.ops import bls12_381
+from zkjax.ops.cpu.msm import Scalars
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
@@ -121,12 +122,10 @@ def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
 
 def _dispatch(key, witness, pool, exponents):
   """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query."""
-  bases, scalars = key.bases, np.asarray(witness.to_plain())
-  private = scalars[:, key.num_public + 1:]
+  bases, scalars = key.bases, Scalars(np.asarray(witness.to_plain()))
   sums = {"b_g2": pool.submit(bases.b_g2.msm, scalars)}
   sums["h"] = pool.submit(lambda: bases.h.msm(exponents()))
-  sums |= {name: pool.submit(getattr(bases, name).msm, values) for name, values in (("a", scalars), ("b_g1", scalars), ("l", private))}
-  return sums
+  return sums | {name: pool.submit(getattr(bases, name).msm, scalars) for name in ("a", "b_g1", "l")}
 
 
 def _pool():

@@ -76,7 +76,7 @@ class VerifyingKey:
 
 
 class QueryBases(NamedTuple):
-  """The five queries of a key, prepared for multi-scalar multiplication."""
+  """The five queries of a key, prepared for multi-scalar multiplication. All but h take the whole witness: l skips its public part."""
   a: FixedBases
   b_g1: FixedBases
   b_g2: FixedBases
@@ -102,7 +102,8 @@ class ProvingKey:
   @functools.cached_property
   def bases(self):
     """The queries prepared for this machine: made on first use, kept as long as the key."""
-    return QueryBases(*(FixedBases.prepare(q) for q in (self.a_query, self.b_g1_query, self.b_g2_query, self.h_query, self.l_query)))
+    whole = (FixedBases.prepare(q) for q in (self.a_query, self.b_g1_query, self.b_g2_query, self.h_query))
+    return QueryBases(*whole, FixedBases.prepare(self.l_query, offset=self.num_public + 1))
 
   @property
   def num_public(self):

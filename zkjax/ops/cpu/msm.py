@@ -9,6 +9,8 @@ step, while tens of thousands of pieces share each step's inversion. Zero digits
 points coincide.
 """
 import dataclasses
+import threading
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -26,23 +28,23 @@ _FEW = 32                                    # up to so many points Python integ
 class Bases:
   """Prepared fixed bases: finite points only, each row followed by its negative.
 
-  rows: uint32[2 * kept, point_limbs], row 2i is point i, row 2i + 1 is its negative. kept: the indices of the finite points among `num_points`.
+  rows: uint32[2 * kept, point_limbs], row 2i is point i, row 2i + 1 is its negative. kept: the scalars, of `num_scalars`, that the points go with.
   """
   degree: int
-  num_points: int
+  num_scalars: int
   kept: np.ndarray
   rows: np.ndarray
 
 
-def prepare(points):
-  """Bases from an Affine batch [n] of G1 or G2 points (host arrays are read in place)."""
+def prepare(points, offset=0):
+  """Bases from an Affine batch [n] of G1 or G2 points (host arrays are read in place); point i goes with scalar offset + i."""
   parts = [points.x.c0, points.x.c1, points.y.c0, points.y.c1] if hasattr(points.x, "c0") else [points.x, points.y]
   degree = len(parts) // 2
   words = np.stack([np.asarray(v.limbs).T for v in parts], axis=1).reshape(-1, len(parts) * FP.words)
   kept = np.flatnonzero(words.any(axis=1)).astype(np.int32)
   words = words[kept]
   rows = _rows_of_few(words) if len(kept) <= _FEW else _rows(words, degree)
-  return Bases(degree, points.x.shape[0], kept, rows.reshape(-1, affine.point_limbs(degree)))
+  return Bases(degree, offset + points.x.shape[0], offset + kept, rows.reshape(-1, affine.point_limbs(degree)))
 
 
 def _rows(words, degree):
@@ -92,22 +94,64 @@ def signed_digits(scalars, bits):
   return digits
 
 
-def buckets(digits, bits):
-  """Point rows sorted by bucket: (keys, counts, rows), keys = window << bits | |digit| for the non-empty buckets in order.
+class Buckets(NamedTuple):
+  """Digits sorted by bucket. keys: window << bits | |digit| of the non-empty buckets, in order, counts: their sizes; for every entry of a bucket
+  in turn, `scalar` is its index and `negative` the sign of its digit."""
+  keys: np.ndarray
+  counts: np.ndarray
+  scalar: np.ndarray
+  negative: np.ndarray
 
-  Row 2i is point i, row 2i + 1 its negative. The sort of one window is a radix sort (16-bit keys), and windows are already in order.
-  """
-  keys, counts, rows = [], [], []
+  def of(self, bases):
+    """(keys, counts, rows of the bases): the entries whose point is finite."""
+    if len(bases.kept) == bases.num_scalars:
+      return self.keys, self.counts, 2 * self.scalar + self.negative
+    place = np.full(bases.num_scalars, -1, np.int32)
+    place[bases.kept] = np.arange(len(bases.kept), dtype=np.int32)
+    place = place[self.scalar]
+    finite = place >= 0
+    counts = np.add.reduceat(finite, np.cumsum(self.counts) - self.counts, dtype=np.int64) if len(self.counts) else self.counts
+    return self.keys[counts > 0], counts[counts > 0], 2 * place[finite] + self.negative[finite]
+
+
+def buckets(digits, bits):
+  """Buckets of int32[num_windows, n]. The sort of one window is a radix sort (16-bit keys), and windows are already in order."""
+  keys, counts, scalars, negatives = [], [], [], []
   for w, digit in enumerate(digits):
     size = np.abs(digit).astype(np.uint16)
     order = np.argsort(size, kind="stable")
     count = np.bincount(size, minlength=1)
-    order = order[count[0]:]
+    order = order[count[0]:].astype(np.int32)
     used = np.flatnonzero(count[1:]) + 1
     keys.append((w << bits) + used)
     counts.append(count[used])
-    rows.append(2 * order + (digit[order] < 0))
-  return np.concatenate(keys), np.concatenate(counts), np.concatenate(rows)
+    scalars.append(order)
+    negatives.append(digit[order] < 0)
+  return Buckets(*(np.concatenate(v) for v in (keys, counts, scalars, negatives)))
+
+
+class Scalars:
+  """Plain scalars uint32[8, n] below r, and their buckets: made once for all bases that take the same scalars. No repr of the content."""
+
+  def __init__(self, words):
+    self.words, self._buckets, self._lock = words, {}, threading.Lock()
+
+  def buckets(self, bits):
+    """The Buckets of `bits`-wide windows."""
+    with self._lock:
+      if bits not in self._buckets:
+        self._buckets[bits] = buckets(signed_digits(self.words, bits), bits)
+      return self._buckets[bits]
+
+
+class _Run(NamedTuple):
+  """A queued addition: its operands, its result and whether a pair broke the precondition (meaningless if `complete`)."""
+  acc: jax.Array
+  entries: np.ndarray
+  active: int
+  out: jax.Array
+  bad: jax.Array
+  complete: bool
 
 
 class _Sums:
@@ -119,8 +163,9 @@ class _Sums:
     limbs = affine.point_limbs(degree)
     self.device = jax.devices("cpu")[0]
     self.rows = np.zeros((_BLOCK, limbs), np.uint32)
-    self.turned = np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32)
-    self.spare = jax.device_put(np.zeros_like(self.turned), self.device)
+    fillers = np.random.default_rng(0).integers(0, 1 << 16, (2, limbs), dtype=np.uint32)
+    self.turned = [(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), filler) for filler in fillers]
+    self.spares = [jax.device_put(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), self.device) for _ in range(3)]
     self.scratch = jax.device_put(np.zeros((affine.ROWS, limbs // 2, affine.LANES), np.uint32), self.device)
 
   def group_sums(self, points, rows, counts):
@@ -153,41 +198,59 @@ class _Sums:
     if lengths[0] == 1:
       return np.take(points, rows[starts], axis=0)
     sums = np.empty((len(starts), points.shape[1]), np.uint32)
-    acc, previous = jax.device_put(self._gather(points, rows[starts], 0).copy(), self.device), len(starts)   # the buffer itself would be shared
+    active = [int(np.searchsorted(-lengths, -step, side="left")) for step in range(lengths[0] + 1)]   # pieces with length > step
+    entries = lambda step: self._gather(points, rows[starts[:active[step]] + step])
+    acc, pending = jax.device_put(self._gather(points, rows[starts]).copy(), self.device), None   # a copy: device_put may share the buffer
+    coming = entries(1)
     for step in range(1, lengths[0] + 1):
-      active = int(np.searchsorted(-lengths, -step, side="left"))   # pieces with length > step
-      first = active // affine.LANES
-      done = np.asarray(acc)[first:-(-previous // affine.LANES)].transpose(0, 2, 1).reshape(-1, points.shape[1])
-      sums[active:previous] = done[active - first * affine.LANES:previous - first * affine.LANES]
-      previous = active
-      if active:
-        acc = self._merge(acc, self._gather(points, rows[starts[:active] + step], 1), active)
+      # a step is queued before the one ahead of it has been checked, so that the device never waits for this thread
+      running = self._launch(pending.out if pending else acc, coming, active[step]) if active[step] else None
+      if pending:
+        acc, repeated = self._settle(pending)
+        if repeated and running:
+          self._discard(running)
+          running = self._launch(acc, coming, active[step])
+      first = active[step] // affine.LANES
+      done = np.asarray(acc)[first:-(-active[step - 1] // affine.LANES)].transpose(0, 2, 1).reshape(-1, points.shape[1])
+      sums[active[step]:active[step - 1]] = done[active[step] - first * affine.LANES:active[step - 1] - first * affine.LANES]
+      if running:
+        coming = entries(step + 1)
+      pending = running
+    self.spares = self.spares[:2] + [acc]
     self.complete = self.complete or not sums.any(axis=1).all()
     return sums
 
-  def _gather(self, points, index, filler):
-    """points[index] as uint32[ROWS, limbs, LANES], the rest of the last row `filler`: accumulators and entries are
-    filled differently, so that pairs of fillers are not exceptional. One buffer serves all calls: each is used up before the next."""
-    np.take(points, index, axis=0, mode="clip", out=self.rows[:len(index)])
-    used = -(-len(index) // affine.LANES)
-    self.rows[len(index):used * affine.LANES] = filler
-    np.copyto(self.turned[:used], self.rows.reshape(affine.ROWS, affine.LANES, -1)[:used].transpose(0, 2, 1))
-    return self.turned
-
-  def _merge(self, acc, entries, active):
-    """acc + entries on the first `active` pairs, garbage behind. The buffer of acc is written by the next call."""
+  def _launch(self, acc, entries, active):
+    """Queues acc + entries on the first `active` pairs, garbage behind."""
     self.additions += active
     self.calls += 1
-    run = lambda complete: affine.batch_add(self.degree, complete)(acc, entries, self.spare, self.scratch, np.int32(-(-active // affine.LANES)))
-    if not self.complete:
-      out, self.scratch, bad = run(False)
-      self.complete = bool(bad)
-      if self.complete:
-        self.spare = out
-    if self.complete:
-      out, self.scratch, _ = run(True)
-    self.spare = acc
-    return jax.block_until_ready(out)
+    run = affine.batch_add(self.degree, self.complete)
+    out, self.scratch, bad = run(acc, entries, self.spares.pop(), self.scratch, np.int32(-(-active // affine.LANES)))
+    return _Run(acc, entries, active, out, bad, self.complete)
+
+  def _settle(self, run):
+    """Waits for a run: (its result, whether it had to be repeated because it met an exceptional pair)."""
+    if run.complete or not run.bad:
+      self.spares.append(run.acc)
+      return jax.block_until_ready(run.out), False
+    self.complete = True
+    self.spares.append(run.out)
+    return self._settle(self._launch(run.acc, run.entries, run.active))[0], True
+
+  def _discard(self, run):
+    self.spares.append(jax.block_until_ready(run.out))
+
+  def _gather(self, points, index):
+    """points[index] as uint32[ROWS, limbs, LANES], behind them a filler to the end of the last row. Two buffers take turns.
+
+    Each buffer has its filler, arbitrary residues, so that fillers of accumulators and entries are not an exceptional pair.
+    """
+    self.turned.reverse()
+    (turned, filler), used = self.turned[0], -(-len(index) // affine.LANES)
+    np.take(points, index, axis=0, mode="clip", out=self.rows[:len(index)])
+    self.rows[len(index):used * affine.LANES] = filler
+    np.copyto(turned[:used], self.rows.reshape(affine.ROWS, affine.LANES, -1)[:used].transpose(0, 2, 1))
+    return turned
 
 
 def piece_length(counts):
@@ -244,15 +307,16 @@ def _plain_ints(scalars):
 def msm(bases, scalars, bits=None):
   """sum_i scalars[i] * points[i] as an affine integer point (None for infinity).
 
-  bases: Bases; scalars: plain uint32[8, num_points], each below r; bits: window width, None chooses it by size.
+  bases: Bases; scalars: plain uint32[8, num_scalars], each below r, or Scalars; bits: window width, None chooses it by size.
   """
-  if scalars.shape != (8, bases.num_points):
-    raise ValueError(f"expected scalars of shape (8, {bases.num_points}), one for each base, got {scalars.shape}")
+  scalars = scalars if isinstance(scalars, Scalars) else Scalars(scalars)
+  if scalars.words.shape != (8, bases.num_scalars):
+    raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
   curve, state = (G1, G2)[bases.degree - 1], _Sums(bases.degree)
   if bits is None and len(bases.kept) <= _FEW:
-    return curve.combination(zip(_plain_ints(scalars[:, bases.kept]), _to_ints(bases.rows[::2], bases.degree)))
+    return curve.combination(zip(_plain_ints(scalars.words[:, bases.kept]), _to_ints(bases.rows[::2], bases.degree)))
   bits = window_bits(len(bases.kept)) if bits is None else bits
-  keys, counts, rows = buckets(signed_digits(scalars[:, bases.kept], bits), bits)
+  keys, counts, rows = scalars.buckets(bits).of(bases)
   if not len(keys):
     return None
   sums = state.group_sums(bases.rows, rows, counts)
