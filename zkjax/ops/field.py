@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from zkjax.ops import bls12_381, limbs
+from zkjax.ops import bls12_381, limbs, words
 from zkjax.pytree import pytree
 
 _BLOCK_LANES = 128                           # a block of a dozen values of 12 limbs stays in the cache nearest to the core
@@ -115,32 +115,35 @@ def _loop_over_lanes(fn, lanes, *trees):
 
 # Operators: one implementation for prime fields and their extension
 
-def _mul(modulus, a, b):
-  """The one place where elements of a prime field are multiplied. Canonical uint32[words, *batch], equal batches."""
-  return lax.platform_dependent(a, b, cpu=functools.partial(_mul_in_blocks, modulus), default=functools.partial(limbs.mul, modulus))
+def _multiplication(modulus):
+  """The one place where elements of a prime field are multiplied: canonical uint32[words, *batch], equal batches. vmap adds a batch axis."""
+  @jax.custom_batching.custom_vmap
+  def mul(a, b):
+    return lax.platform_dependent(a, b, cpu=functools.partial(_mul_in_blocks, modulus), default=functools.partial(limbs.mul, modulus))
+
+  @mul.def_vmap
+  def _(size, batched, a, b):
+    inside = lambda v, mapped: jnp.moveaxis(v, 0, 1) if mapped else jnp.broadcast_to(v[:, None], v.shape[:1] + (size,) + v.shape[1:])
+    return jnp.moveaxis(mul(inside(a, batched[0]), inside(b, batched[1])), 1, 0), True
+  return mul
 
 
 def _mul_in_blocks(modulus, a, b):
-  """limbs.mul in at least two blocks of lanes.
-
-  A loop keeps the block in the cache, and keeps XLA from fusing what makes the operands into the product: with a `stack` there, every use
-  of a limb would branch on where it comes from, and compilation does not end.
-  """
+  """words.mul, in blocks that stay in the cache."""
   rows, lanes = a.shape[0], math.prod(a.shape[1:])
-  if lanes < 2:
-    return limbs.mul(modulus, a, b)
-  block = min(_BLOCK_LANES, -(-lanes // 2))
+  if lanes <= 2 * _BLOCK_LANES:
+    return words.mul(modulus, a, b)
   a_flat, b_flat = a.reshape((rows, lanes)), b.reshape((rows, lanes))
 
   def step(i, out):
-    x, y = (lax.dynamic_slice_in_dim(v, i * block, block, 1) for v in (a_flat, b_flat))
-    return lax.dynamic_update_slice_in_dim(out, limbs.mul(modulus, x, y), i * block, 1)
-  return lax.fori_loop(0, -(-lanes // block), step, jnp.zeros_like(a_flat)).reshape(a.shape)
+    x, y = (lax.dynamic_slice_in_dim(v, i * _BLOCK_LANES, _BLOCK_LANES, 1) for v in (a_flat, b_flat))
+    return lax.dynamic_update_slice_in_dim(out, words.mul(modulus, x, y), i * _BLOCK_LANES, 1)
+  return lax.fori_loop(0, -(-lanes // _BLOCK_LANES), step, jnp.zeros_like(a_flat)).reshape(a.shape)
 
 
 _product = lanewise(lambda a, b: a._times(b))
-_sum = lanewise(lambda a, b: jax.tree.map(functools.partial(limbs.add, type(a)._base), a, b))
-_difference = lanewise(lambda a, b: jax.tree.map(functools.partial(limbs.sub, type(a)._base), a, b))
+_sum = lanewise(lambda a, b: jax.tree.map(functools.partial(words.add, type(a)._base), a, b))
+_difference = lanewise(lambda a, b: jax.tree.map(functools.partial(words.sub, type(a)._base), a, b))
 _equal = lanewise(lambda a, b: functools.reduce(jnp.logical_and, [jnp.all(x == y, axis=0) for x, y in zip(*map(jax.tree.leaves, (a, b)))]))
 
 
@@ -209,14 +212,13 @@ class _PrimeField(_Field):
     """Field elements from Python ints (any sign and size, reduced mod the modulus), nested lists giving the batch shape."""
     array = np.array(values, dtype=object)
     data = b"".join((int(v) * cls.R % cls.modulus).to_bytes(4 * cls.num_limbs, "little") for v in array.reshape(-1))
-    words = np.frombuffer(data, np.uint32).reshape((-1, cls.num_limbs)).T.reshape((cls.num_limbs,) + array.shape)
-    return cls(words)
+    return cls(np.frombuffer(data, np.uint32).reshape((-1, cls.num_limbs)).T.reshape((cls.num_limbs,) + array.shape))
 
   def to_ints(self):
     """Canonical Python ints in [0, modulus): an int for a single element, else nested lists."""
-    words = np.asarray(self.limbs)
-    shape = words.shape[1:]
-    rows = np.ascontiguousarray(words.reshape((self.num_limbs, -1)).T)
+    array = np.asarray(self.limbs)
+    shape = array.shape[1:]
+    rows = np.ascontiguousarray(array.reshape((self.num_limbs, -1)).T)
     width, inverse = 4 * self.num_limbs, pow(self.R, -1, self.modulus)
     data = rows.tobytes()
     ints = [int.from_bytes(data[i:i + width], "little") * inverse % self.modulus for i in range(0, len(data), width)]
@@ -225,9 +227,9 @@ class _PrimeField(_Field):
     return out.reshape(shape).tolist() if shape else ints[0]
 
   @classmethod
-  def from_plain(cls, words):
+  def from_plain(cls, plain):
     """From plain (not Montgomery) canonical uint32[num_limbs, *batch]: v R^2 / R. Arrays give NumPy limbs, one compilation for all."""
-    return cls(words)._scaled(cls.R)
+    return cls(plain)._scaled(cls.R)
 
   def to_plain(self):
     """Plain canonical uint32[num_limbs, *batch]: (v R) 1 / R."""
@@ -238,8 +240,8 @@ class _PrimeField(_Field):
     cls = type(self)
     if isinstance(self.limbs, jax.core.Tracer):
       return self * cls.from_ints(factor)
-    words = np.asarray(self.limbs)
-    flat = words.reshape((cls.num_limbs, -1))
+    array = np.asarray(self.limbs)
+    flat = array.reshape((cls.num_limbs, -1))
     count = flat.shape[1]
     if count <= _FEW:
       return cls.from_ints(np.array(self.to_ints(), dtype=object) * factor)
@@ -248,7 +250,7 @@ class _PrimeField(_Field):
     calls = [cls(np.pad(flat[:, a:a + n], ((0, 0), (0, _CHUNK - n)))) * constant for a, n in chunks]
     for (start, size), result in zip(chunks, calls):
       out[:, start:start + size] = np.asarray(result.limbs)[:, :size]
-    return cls(out.reshape(words.shape))
+    return cls(out.reshape(array.shape))
 
   def bits(self):
     """uint32[num_bits, *batch], zeros and ones: the plain value, low bit first."""
@@ -267,7 +269,7 @@ class _PrimeField(_Field):
     return cls.from_ints(1).broadcast_to(shape)
 
   def _times(self, other):
-    return type(self)(_mul(self._base, self.limbs, other.limbs))
+    return type(self)(self._mul(self.limbs, other.limbs))
 
   def inverse(self):
     """1 / self by Fermat, self^(modulus - 2); 0 for 0. About 1.5 products a bit: use `batch_inverse` for many."""
@@ -288,7 +290,7 @@ class Fp(_PrimeField):
 
 for _cls, _base in ((Fr, limbs.FR), (Fp, limbs.FP)):
   _cls._base, _cls.num_limbs, _cls.modulus, _cls.order = _base, _base.words, _base.value, _base.value
-  _cls.R = (1 << 32 * _base.words) % _base.value
+  _cls.R, _cls._mul = (1 << 32 * _base.words) % _base.value, staticmethod(_multiplication(_base))
 
 
 @pytree
@@ -362,6 +364,8 @@ def batch_inverse(x):
 def _batch_inverse(x):
   if isinstance(x, Fp2):
     return x.conjugate().scale(_batch_inverse(x.norm()))
+  if not x.shape:
+    return x.inverse()
   count = x.shape[-1]
   chains = max(_MIN_INVERSIONS, 1 << (-(-count // _CHAIN) - 1).bit_length())
   if count <= chains:

@@ -324,66 +324,7 @@ def pack(value):
 def mul(modulus, a, b):
   """a b / R for canonical uint32[words, *batch]: below (2^shift modulus / R' + 1) modulus < 2 modulus, one conditional subtraction."""
   with jax.enable_x64(True):
-    product = unpack(modulus, a, modulus.shift) * unpack(modulus, b)
-    if product.bound * modulus.value >= 1 << 32 * modulus.words or product.bound > 2:
-      raise ValueError("the product does not fit the words below twice the modulus")
-    return _below_modulus(modulus, pack(product))
-
-
-def square(modulus, a):
-  """a^2 / R; the operand is unpacked once plain and once shifted, so this is a product."""
-  return mul(modulus, a, a)
-
-
-def add(modulus, a, b):
-  """a + b mod modulus, for canonical uint32[words, *batch]. 2 modulus fits the words, so that no carry leaves them.
-
-  Carries of all words at once: a word generates one where the sum wraps around and passes one on where it is all ones. As bit masks, one bit
-  a word, the carries into the words are (2 generates + passes) ^ passes, because the integer addition walks the same chain. A few operations on
-  whole arrays instead of hundreds on single limbs: a third of the time, a fifth of the compilation.
-  """
-  total = a + b
-  carries = _chain(total < a, total == np.uint32(0xffffffff))
-  return _below_modulus(modulus, total + _bits(carries, total))
-
-
-def sub(modulus, a, b):
-  """a - b mod modulus, for canonical uint32[words, *batch]: the modulus is added where the subtraction borrows. Chains as in `add`."""
-  difference, borrows = a - b, _chain(a < b, a == b)
-  difference = difference - _bits(borrows, difference)
-  total = difference + jnp.where(_out(modulus, borrows), _words(modulus, difference), np.uint32(0))
-  carries = _chain(total < difference, total == np.uint32(0xffffffff))
-  return total + _bits(carries, total)
-
-
-def _below_modulus(modulus, value):
-  """value mod modulus for uint32[words, *batch] below twice the modulus: one conditional subtraction."""
-  words = _words(modulus, value)
-  borrows = _chain(value < words, value == words)
-  return jnp.where(_out(modulus, borrows), value, value - words - _bits(borrows, value))
-
-
-def _words(modulus, like):
-  """The modulus in 32-bit words, shaped to broadcast over the batch."""
-  words = [modulus.value >> 32 * i & 0xffffffff for i in range(modulus.words)]
-  return np.array(words, np.uint32).reshape((-1,) + (1,) * (like.ndim - 1))
-
-
-def _chain(generates, passes):
-  """uint32[*batch]: bit i is the carry or borrow into word i, bit `words` the one out of the last. No word does both."""
-  places = np.arange(generates.shape[0], dtype=np.uint32).reshape((-1,) + (1,) * (generates.ndim - 1))
-  mask = lambda bits: jnp.sum(bits.astype(jnp.uint32) << places, axis=0, dtype=jnp.uint32)
-  generates, passes = mask(generates), mask(passes)
-  return (generates + generates + passes) ^ passes
-
-
-def _bits(mask, like):
-  """uint32[words, *batch] of zeros and ones: bit i of the mask for word i."""
-  return (mask >> np.arange(like.shape[0], dtype=np.uint32).reshape((-1,) + (1,) * (like.ndim - 1))) & np.uint32(1)
-
-
-def _out(modulus, mask):
-  return (mask >> np.uint32(modulus.words)) != 0
+    return pack((unpack(modulus, a, modulus.shift) * unpack(modulus, b)).canonical())
 
 
 class LazyFp2:
