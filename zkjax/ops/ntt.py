@@ -17,8 +17,8 @@ _ORDERS = ("natural", "bit_reversed")
 class Domain:
   """The coset shift * <w> of 2^log2_size points, w = generator^((r - 1) / 2^log2_size).
 
-  The non-residue `generator` is 5 for snarkjs and 7 for bellman, arkworks and gnark: domains of more than 4 points differ. Hashable: a static
-  argument under jit.
+  The non-residue `generator` is 5 for snarkjs and 7 for bellman, arkworks and gnark: domains of more than 4 points differ. Hashable: a
+  static argument under jit.
   """
   log2_size: int
   generator: int = bls12_381.SNARKJS_GENERATOR

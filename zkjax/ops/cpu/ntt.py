@@ -4,15 +4,16 @@ The coefficients j = j1 n2 + j2 form a matrix of n1 rows and n2 lanes (four-step
 
   X(k) = sum_j2 w^(k1 j2) s^j2 w_n2^(j2 k2) ( sum_j1 x(j1, j2) (s^n2)^j1 w_n1^(j1 k1) ),
 
-a transform of the columns on the coset s^n2 <w_n1>, a product with (s w^k1)^j2, a transposition and a transform of the columns again. The last
-one leaves k2 in the rows and k1 in the lanes: natural order.
+a transform of the columns on the coset s^n2 <w_n1>, a product with (s w^k1)^j2, a transposition and a transform of the columns again. The
+last one leaves k2 in the rows and k1 in the lanes: natural order.
 
 A transform of columns splits polynomials: f mod (X^2M - c^2) into f mod (X^M - c) = low + c high and f mod (X^M + c) = low - c high
 (Cooley and Tukey 1965), so a coset costs nothing. Constant geometry (Pease 1968): a stage reads rows i and i + m/2 and writes rows
 2i and 2i + 1, and the m results come in bit-reversed order. Two stages a loop step (radix 4).
 
-Between the steps values are `Lazy` limbs, uint32[9, lanes], in the Montgomery form of the caller (R = 2^256): only the twiddles are in the inner
-form (R' = 2^261), so x * twiddle keeps the form of x. The bounds of a butterfly grow by a constant, and its product brings them back.
+Between the steps values are `Lazy` limbs, uint32[9, lanes], in the Montgomery form of the caller (R = 2^256): only the twiddles are in
+the inner form (R' = 2^261), so x * twiddle keeps the form of x. A butterfly adds a constant to the bound of
+its operands, so that the stages of a transform need no reduction in between.
 """
 import functools
 from typing import NamedTuple, Optional
@@ -136,7 +137,7 @@ def _transform_columns(x, bound, columns):
 
 
 def _stage(x, bound, table, depth):
-  """`depth` stages at once: step (b, i) reads rows i + q m / 2^depth of block b and writes rows 2^depth i + q. table: [steps, 2^depth - 1, 9]."""
+  """`depth` stages at once: step i reads rows i + q m / 2^depth of a block, writes rows 2^depth i + q. table: [steps, 2^depth - 1, 9]."""
   count, num_rows, num, lanes = x.shape
   width = 1 << depth
   steps = num_rows // width
@@ -183,7 +184,8 @@ def _scale_rows(x, bound, factors):
     row = lax.dynamic_slice(x, _indices(block // count, i, 0, part * lanes), (1, 1, num, lanes)).reshape(num, lanes)
     pair = jnp.stack([row, lax.dynamic_index_in_dim(ratio, part, keepdims=False)], 1)
     scale = lax.dynamic_index_in_dim(factor, block, keepdims=False)
-    product = Lazy(FR, [pair[j] for j in range(num)], bound) * Lazy(FR, [jnp.broadcast_to(scale[j], (2, lanes)) for j in range(num)], SCALED)
+    scale = [jnp.broadcast_to(scale[j], (2, lanes)) for j in range(num)]
+    product = Lazy(FR, [pair[j] for j in range(num)], bound) * Lazy(FR, scale, SCALED)
     if product.bound > SCALED:
       raise ValueError(f"a scaled row may reach {float(product.bound):.1f} r, over {SCALED} r")
     out = jnp.stack(product.limbs, 1)
