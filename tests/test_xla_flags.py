@@ -11,7 +11,9 @@ import zkjax
 from zkjax import xla_flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-OURS = "xla_cpu_use_multi_output_fusion=true,xla_cpu_small_while_loop_byte_threshold=100000000"
+OPTIONS = "xla_cpu_use_multi_output_fusion=true,xla_cpu_small_while_loop_byte_threshold=100000000"
+FLAGS = " --xla_cpu_prefer_vector_width=512 --xla_disable_hlo_passes=cpu_multi_output_fusion"
+OURS = OPTIONS + FLAGS
 EXTRA = "--xla_backend_extra_options="
 
 
@@ -28,9 +30,10 @@ def run(program, flags=None, **variables):
     ("", EXTRA + OURS),
     ("--xla_dump_to=x", "--xla_dump_to=x " + EXTRA + OURS),
     (EXTRA, EXTRA + OURS),
-    (EXTRA + "a=b,c=d --xla_dump_to=x", EXTRA + f"a=b,c=d,{OURS} --xla_dump_to=x"),
+    (EXTRA + "a=b,c=d --xla_dump_to=x", EXTRA + f"a=b,c=d,{OPTIONS} --xla_dump_to=x" + FLAGS),
     (EXTRA + "xla_cpu_use_multi_output_fusion=false",
-     EXTRA + "xla_cpu_use_multi_output_fusion=false,xla_cpu_small_while_loop_byte_threshold=100000000"),
+     EXTRA + "xla_cpu_use_multi_output_fusion=false,xla_cpu_small_while_loop_byte_threshold=100000000" + FLAGS),
+    ("--xla_cpu_prefer_vector_width=256", "--xla_cpu_prefer_vector_width=256 " + EXTRA + OPTIONS + FLAGS.replace(" --xla_cpu_prefer_vector_width=512", "")),
 ])
 def test_options_join_those_of_the_user(before, after):
   assert xla_flags.merged(before) == after
