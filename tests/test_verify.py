@@ -9,9 +9,8 @@ import numpy as np
 import oracle
 import pytest
 
-from zkjax.groth16 import verify as module
 from zkjax.groth16.types import Proof, VerifyingKey
-from zkjax.groth16.verify import PreparedVerifyingKey, prepare, verify, verify_batch
+from zkjax.groth16.verify import PreparedVerifyingKey, _linear_combination, prepare, verify, verify_batch
 from zkjax.ops.bls12_381 import P, R
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
@@ -299,15 +298,15 @@ def test_prepared_key_knows_the_number_of_inputs():
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 16, 40])
 def test_linear_combination_equals_the_naive_sum(count):
   points, scalars = cases.random_points(g1, count), cases.random_scalars(count, seed=count)
-  assert module._linear_combination(points, scalars) == g1.msm(points, scalars)
+  assert _linear_combination(points, scalars) == g1.msm(points, scalars)
 
 
 def test_linear_combination_on_edge_values():
   points = [point for point in cases.points(g1) for _ in range(8)]
   scalars = cases.scalars()[:len(points)]
-  assert module._linear_combination(points, scalars) == g1.msm(points, scalars)
-  assert module._linear_combination(points, [0] * len(points)) is None
-  assert module._linear_combination([oracle.G1, g1.neg(oracle.G1)], [5, 5]) is None
+  assert _linear_combination(points, scalars) == g1.msm(points, scalars)
+  assert _linear_combination(points, [0] * len(points)) is None
+  assert _linear_combination([oracle.G1, g1.neg(oracle.G1)], [5, 5]) is None
 
 
 # Budget
