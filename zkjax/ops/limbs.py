@@ -145,6 +145,8 @@ class Lazy:
     value, steps = self.carried() if self.limb_max > self.modulus.mask else self, 0
     while self.bound > 1 << steps:
       steps += 1
+    if max(value.maxima()[-1], self.modulus.value << steps >> self.modulus.bits * (self.modulus.num - 1)) >= 1 << 31:
+      raise ValueError(f"a value up to {float(self.bound):.1f} times the modulus is too large for a signed comparison")
     for k in reversed(range(steps)):
       value = _subtract_if_not_less(value, self.modulus.value << k)
     return Lazy(self.modulus, value.limbs, 1)
@@ -260,7 +262,7 @@ def wide(a, b):
     pairs = [(j, k - j) for j in range(max(0, k - m.num + 1), min(m.num, k + 1))]
     columns.append(functools.reduce(lambda s, t: s + t, [u[i] * v[j] for i, j in pairs]))
     maxima.append(sum(x[i] * y[j] for i, j in pairs))
-  return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound * b.bound, maxima + [0])
+  return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound * b.bound, maxima + [0]).checked()
 
 
 def wide_square(a):
@@ -278,7 +280,7 @@ def wide_square(a):
       total = u[k // 2] * u[k // 2] if total is None else total + u[k // 2] * u[k // 2]
     columns.append(total)
     maxima.append(2 * sum(x[i] * x[j] for i, j in pairs) + (x[k // 2]**2 if k % 2 == 0 else 0))
-  return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound**2, maxima + [0])
+  return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound**2, maxima + [0]).checked()
 
 
 def _fit(a, b):
