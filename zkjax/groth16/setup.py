@@ -143,6 +143,11 @@ def _h_scalars(domain, tau, h_basis):
 
 # Points
 
+def generator_multiples(field, scalars):
+  """Affine[n] of the generator of G1 (field Fp) or G2 (Fp2) times each of the integers in [0, r); zero gives infinity."""
+  return _multiples(field, {"points": scalars})["points"]
+
+
 def _multiples(field, scalars):
   """{name: Affine[len]} of the generator times each scalar of {name: integers}; zero gives infinity, (0, 0)."""
   flat = [s for values in scalars.values() for s in values]
