@@ -62,7 +62,7 @@ def _rows(words, degree):
 def _rows_of_few(words):
   """`_rows` on Python integers, without compiling anything: inner form is outer form times 2^shift."""
   rows = []
-  for point in words.reshape(len(words), -1, FP.words):
+  for point in words.reshape(len(words), words.shape[1] // FP.words, FP.words):
     values = [(int.from_bytes(v.tobytes(), "little") << FP.shift) % FP.value for v in point]
     half = len(values) // 2
     negatives = [-v % FP.value for v in values[half:]]
