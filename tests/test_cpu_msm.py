@@ -1,0 +1,353 @@
+"""Multi-scalar multiplication on the CPU: batched affine additions, plans, and whole sums of points with known logarithms."""
+import collections
+import concurrent.futures
+import itertools
+import random
+
+import cases
+import jax
+import numpy as np
+import oracle
+import pytest
+from oracle import P, R
+
+from zkjax.ops.cpu import affine
+from zkjax.ops.cpu import msm as cpu_msm
+from zkjax.ops.curve import Affine
+from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.int_curve import G1, G2
+from zkjax.ops.limbs import FP
+from zkjax.ops.msm import FixedBases
+
+GROUPS = pytest.mark.parametrize("curve", [G1, G2], ids=["G1", "G2"])
+BLOCK = affine.ROWS * affine.LANES
+NUM_POINTS = {1: 5000, 2: 600}
+ORDER_THREE = (0, 2)                         # on the curve, outside the subgroup
+
+
+def degree(curve):
+  return 1 if curve is G1 else 2
+
+
+def to_affine(curve, points):
+  return Affine.from_ints(Fp if curve is G1 else Fp2, points)
+
+
+def to_words(scalars):
+  """Plain uint32[8, n]."""
+  return np.frombuffer(b"".join(k.to_bytes(32, "little") for k in scalars), np.uint32).reshape(-1, 8).T
+
+
+@pytest.fixture(scope="module")
+def table():
+  """(logarithms, points): random points of one group. Each is the sum of one entry of each of three tables: cheap to make and, unlike
+  an arithmetic progression, without short relations that would make sums of few of them meet."""
+  def make(curve):
+    generator, size = random.Random(1), 24
+    logs = [[generator.randrange(R) for _ in range(size)] for _ in range(3)]
+    points = [[curve.multiply(curve.generator, k) for k in part] for part in logs]
+    chosen = generator.sample(list(itertools.product(range(size), repeat=3)), NUM_POINTS[degree(curve)])
+    pairs = {ij: curve.add(points[0][ij[0]], points[1][ij[1]]) for ij in {c[:2] for c in chosen}}
+    return [sum(part[i] for part, i in zip(logs, c)) % R for c in chosen], [curve.add(pairs[c[:2]], points[2][c[2]]) for c in chosen]
+  made = {}
+  return lambda curve: made[curve] if curve in made else made.setdefault(curve, make(curve))
+
+
+@pytest.fixture
+def states(monkeypatch):
+  """The `_Sums` that sums make, in order."""
+  made = []
+
+  class Recorded(cpu_msm._Sums):
+    def __init__(self, *args):
+      super().__init__(*args)
+      made.append(self)
+  monkeypatch.setattr(cpu_msm, "_Sums", Recorded)
+  return made
+
+
+# Batched additions
+
+def to_limbs(curve, points):
+  """Rows of inner limbs, zero for infinity."""
+  finite = [p for p in points if p is not None]
+  rows = np.zeros((len(points), affine.point_limbs(degree(curve))), np.uint32)
+  rows[[i for i, p in enumerate(points) if p is not None]] = cpu_msm.prepare(to_affine(curve, finite)).rows[::2]
+  return rows
+
+
+def from_limbs(curve, rows):
+  inverse = pow(FP.radix, -1, P)
+  coordinates = [[FP.join(c) * inverse % P for c in row.reshape(-1, FP.num)] for row in rows]
+  point = lambda c: (c[0], c[1]) if curve is G1 else ((c[0], c[1]), (c[2], c[3]))
+  return [point(c) if any(c) else None for c in coordinates]
+
+
+def add_pairs(curve, left, right, complete):
+  """(sums, bad) of two lists of points that fill whole rows of lanes."""
+  rows, limbs = len(left) // affine.LANES, affine.point_limbs(degree(curve))
+  assert len(left) == len(right) == rows * affine.LANES
+
+  def lanes(points):
+    out = np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32)
+    out[:rows] = to_limbs(curve, points).reshape(rows, affine.LANES, limbs).transpose(0, 2, 1)
+    return out
+  buffers = [jax.device_put(np.zeros((affine.ROWS, size, affine.LANES), np.uint32)) for size in (limbs, limbs // 2)]
+  out, _, bad = affine.batch_add(degree(curve), complete)(lanes(left), lanes(right), *buffers, np.int32(rows))
+  return from_limbs(curve, np.asarray(out)[:rows].transpose(0, 2, 1).reshape(-1, limbs)), bool(bad)
+
+
+def two_rows(table, curve):
+  points = table(curve)[1]
+  return points[:2 * affine.LANES], points[2 * affine.LANES:4 * affine.LANES]
+
+
+def special_pairs(curve):
+  """Every case of the group law; in G1 with points of order three too, which double to their negatives and have x = 0."""
+  t = ORDER_THREE
+  if curve is G2:
+    return cases.point_pairs(oracle.g2)
+  return cases.point_pairs(oracle.g1) + [(t, t), (t, G1.negate(t)), (t, None), (None, t)]
+
+
+@GROUPS
+def test_fast_addition_adds_distinct_points(table, curve):
+  left, right = two_rows(table, curve)
+  sums, bad = add_pairs(curve, left, right, complete=False)
+  assert sums == [curve.add(p, q) for p, q in zip(left, right)] and not bad
+
+
+@GROUPS
+def test_fast_addition_reports_equal_x(table, curve):
+  left, right = two_rows(table, curve)
+  for lane, other in ((0, lambda p: p), (affine.LANES - 1, curve.negate), (2 * affine.LANES - 1, lambda p: p)):
+    assert add_pairs(curve, left, right[:lane] + [other(left[lane])] + right[lane + 1:], complete=False)[1]
+  assert add_pairs(curve, [None] + left[1:], [None] + right[1:], complete=False)[1]
+
+
+@GROUPS
+def test_complete_addition_adds_any_points(table, curve):
+  left, right = two_rows(table, curve)
+  special = special_pairs(curve)
+  lanes = random.Random(2).sample(range(len(left)), 3 * len(special))
+  for lane, (p, q) in zip(lanes, 3 * special):
+    left, right = left[:lane] + [p] + left[lane + 1:], right[:lane] + [q] + right[lane + 1:]
+  sums, bad = add_pairs(curve, left, right, complete=True)
+  assert sums == [curve.add(p, q) for p, q in zip(left, right)] and not bad
+
+
+@GROUPS
+def test_complete_addition_of_special_pairs_alone(curve):
+  left, right = zip(*(special_pairs(curve) * affine.LANES)[:affine.LANES])
+  assert add_pairs(curve, left, right, complete=True)[0] == [curve.add(p, q) for p, q in zip(left, right)]
+
+
+# Plans
+
+@GROUPS
+@pytest.mark.parametrize("count", [0, 1, 5, 40])
+def test_prepared_rows_are_points_and_negatives(table, curve, count):
+  points = [p for q in table(curve)[1][:count] for p in (None, q)] + [None]
+  bases = cpu_msm.prepare(to_affine(curve, points))
+  assert bases.num_scalars == len(points) and list(bases.kept) == list(range(1, len(points) - 1, 2))
+  assert from_limbs(curve, bases.rows) == [p for q in points if q for p in (q, curve.negate(q))]
+
+
+def test_prepare_takes_more_points_than_a_block(table):
+  points = table(G1)[1][:300]
+  words = to_affine(G1, points)
+  repeats = BLOCK // 300 + 1
+  bases = cpu_msm.prepare(jax.tree.map(lambda v: np.tile(v, repeats), words))
+  expected = cpu_msm.prepare(words).rows
+  assert len(bases.kept) == 300 * repeats and (bases.rows.reshape(repeats, -1) == expected.reshape(-1)).all()
+
+
+def test_an_offset_shifts_the_scalars(table):
+  logs, points = (v[:4] for v in table(G1))
+  scalars = cases.random_scalars(7, seed=3)
+  total = FixedBases.prepare(to_affine(G1, points), offset=3).msm(to_words(scalars))
+  assert total == G1.multiply(G1.generator, sum(k * a for k, a in zip(scalars[3:], logs)) % R)
+
+
+@pytest.mark.parametrize("bits", range(2, 17))
+def test_signed_digits_reconstruct_scalars(bits):
+  scalars = cases.scalars() + cases.random_scalars(50) + [R - 1 - (1 << bits * k) for k in range(1, 255 // bits)]
+  digits = cpu_msm.signed_digits(to_words(scalars), bits)
+  assert digits.shape == (cpu_msm.num_windows(bits), len(scalars)) and abs(digits).max() <= 1 << (bits - 1)
+  assert [sum(int(d) << bits * w for w, d in enumerate(column)) for column in digits.T] == scalars
+
+
+def test_buckets_hold_each_digit_once():
+  scalars = cases.scalars()
+  digits = cpu_msm.signed_digits(to_words(scalars), 7)
+  buckets = cpu_msm.buckets(digits, 7)
+  assert (np.diff(buckets.keys) > 0).all() and (buckets.counts > 0).all()
+  entries = zip(np.repeat(buckets.keys, buckets.counts), buckets.scalar, buckets.negative)
+  found = {(int(key) >> 7, int(i)): (-1 if negative else 1) * (int(key) & 127) for key, i, negative in entries}
+  assert found == {(w, i): int(d) for (w, i), d in np.ndenumerate(digits) if d}
+
+
+# Whole sums
+
+def check(curve, logs, points, scalars, bits=None):
+  """The sum is the generator times the inner product of scalars and logarithms; infinity has logarithm 0."""
+  total = FixedBases.prepare(to_affine(curve, points))
+  total = cpu_msm.msm(total.prepared, to_words(scalars), bits)
+  assert total == curve.multiply(curve.generator, sum(k * a for k, a in zip(scalars, logs, strict=True)) % R)
+
+
+@GROUPS
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 33])
+@pytest.mark.parametrize("bits", [None, 5])
+def test_small_sums(table, curve, count, bits):
+  logs, points = (v[:count] for v in table(curve))
+  check(curve, logs, points, cases.random_scalars(count, seed=4), bits)
+
+
+@pytest.mark.parametrize("bits", range(2, 17))
+def test_every_window_width(table, bits):
+  scalars = [0, 1, 2, R - 1, R - 2, (R - 1) // 2, 1 << 254, (1 << 254) - 1, 1 << bits, (1 << bits) - 1]
+  scalars += cases.random_scalars(30, seed=bits)
+  logs, points = (v[:40] for v in table(G1))
+  check(G1, logs, points, scalars, bits)
+
+
+@GROUPS
+@pytest.mark.parametrize("bits", [3, 8])
+def test_edge_scalars(table, curve, bits):
+  scalars = cases.scalars()
+  logs, points = (v[:len(scalars)] for v in table(curve))
+  check(curve, logs, points, scalars, bits)
+
+
+SCALARS = {
+    "random": lambda n: cases.random_scalars(n, seed=5),
+    "equal": lambda n: cases.random_scalars(1, seed=6) * n,
+    "zero": lambda n: [0] * n,
+    "one": lambda n: [1] * n,
+    "minus one": lambda n: [R - 1] * n,
+    "bits": lambda n: [random.Random(i).randrange(2) for i in range(n)],
+    "mostly bits": lambda n: [k if i % 10 == 0 else i % 2 for i, k in enumerate(cases.random_scalars(n, seed=7))],
+    "one bucket of the last window": lambda n: [1 << 254] * n,
+    "small": lambda n: [i % 37 for i in range(n)],
+}
+
+
+@pytest.mark.parametrize("curve,count", [(G1, 1000), (G1, 5000), (G2, 400)], ids=["G1 1000", "G1 5000", "G2 400"])
+@pytest.mark.parametrize("name", SCALARS)
+def test_distributions_of_scalars(table, curve, count, name):
+  logs, points = (v[:count] for v in table(curve))
+  check(curve, logs, points, SCALARS[name](count))
+
+
+def _equal(curve, logs, points):
+  return [logs[0]] * len(logs), [points[0]] * len(points)
+
+
+def _opposite_pairs(curve, logs, points):
+  twice = lambda v, negate: [w for a in v[:len(v) // 2] for w in (a, negate(a))]
+  return twice(logs, lambda a: -a % R), twice(points, curve.negate)
+
+
+def _repeated(curve, logs, points):
+  return [logs[i % 7] for i in range(len(logs))], [points[i % 7] for i in range(len(logs))]
+
+
+def _infinite_between(curve, logs, points):
+  return [a if i % 3 else 0 for i, a in enumerate(logs)], [p if i % 3 else None for i, p in enumerate(points)]
+
+
+def _infinite(curve, logs, points):
+  return [0] * len(logs), [None] * len(points)
+
+
+def _multiples(curve, logs, points):
+  """G, 2G, 3G, ...: sums of buckets meet all the time."""
+  multiples, total = [], None
+  for _ in points:
+    total = curve.add(total, curve.generator)
+    multiples.append(total)
+  return list(range(1, len(points) + 1)), multiples
+
+
+BASES = {f.__name__[1:]: f for f in (_equal, _opposite_pairs, _repeated, _infinite_between, _infinite, _multiples)}
+
+
+@pytest.mark.parametrize("curve,count", [(G1, 1000), (G2, 100)], ids=["G1", "G2"])
+@pytest.mark.parametrize("scalars", ["random", "equal", "bits"])
+@pytest.mark.parametrize("bases", BASES)
+def test_bases_that_coincide(table, curve, count, bases, scalars):
+  logs, points = BASES[bases](curve, *(v[:count] for v in table(curve)))
+  check(curve, logs, points, SCALARS[scalars](count))
+
+
+def test_random_bases_with_one_repeated(table):
+  """The exceptional pair comes up in the middle of a fast run: the step is repeated, and so is the one queued behind it."""
+  logs, points = (list(v[:2000]) for v in table(G1))
+  scalars = cases.random_scalars(2000, seed=8)
+  logs[1000:1003], points[1000:1003], scalars[1000:1003] = [logs[0]] * 3, [points[0]] * 3, [scalars[0]] * 3
+  check(G1, logs, points, scalars)
+
+
+def test_sums_in_parallel_threads(table):
+  """As the prover makes them: shared bases and shared digits."""
+  logs, points = (v[:1000] for v in table(G1))
+  bases, scalars = FixedBases.prepare(to_affine(G1, points)), cases.random_scalars(1000, seed=9)
+  words = cpu_msm.Scalars(to_words(scalars))
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    totals = list(pool.map(lambda _: bases.msm(words), range(4)))
+  assert totals == [G1.multiply(G1.generator, sum(k * a for k, a in zip(scalars, logs)) % R)] * 4
+
+
+def test_wrong_number_of_scalars(table):
+  bases = cpu_msm.prepare(to_affine(G1, table(G1)[1][:3]))
+  with pytest.raises(ValueError, match="one for each base"):
+    cpu_msm.msm(bases, to_words([1, 2]))
+
+
+# Budgets
+
+def predicted_additions(scalars, bits):
+  """A sum of k points takes k - 1 additions: every bucket, then the buckets that agree in half of the bits of |d|, then by single bits."""
+  additions = 0
+  for digit in cpu_msm.signed_digits(to_words(scalars), bits):
+    buckets = collections.Counter(abs(int(d)) for d in digit if d)
+    halves = [collections.Counter(part(b) for b in buckets) for part in (lambda b: b & ((1 << bits // 2) - 1), lambda b: b >> bits // 2)]
+    for half in halves:
+      half.pop(0, None)
+    single = [collections.Counter(k for value in half for k in range(bits) if value >> k & 1) for half in halves]
+    additions += sum(sum(c.values()) - len(c) for c in [buckets, *halves, *single])
+  return additions
+
+
+@pytest.mark.parametrize("curve,count,budget", [(G1, 4096, 125_000), (G2, 500, 30_000)], ids=["G1", "G2"])
+def test_random_sums_take_the_fast_path_within_budget(table, states, curve, count, budget):
+  logs, points = (v[:count] for v in table(curve))
+  scalars = cases.random_scalars(count, seed=10)
+  check(curve, logs, points, scalars)
+  state, = states
+  assert not state.complete
+  assert state.additions == predicted_additions(scalars, cpu_msm.window_bits(count)) <= budget
+
+
+@pytest.mark.parametrize("name", ["bits", "equal", "mostly bits"])
+def test_unbalanced_scalars_cost_no_more(table, states, name):
+  logs, points = (v[:4096] for v in table(G1))
+  check(G1, logs, points, SCALARS[name](4096))
+  state, = states
+  assert state.additions <= 125_000 and state.calls <= 400
+
+
+@pytest.mark.parametrize("bases", ["equal", "opposite_pairs"])
+def test_coinciding_bases_take_the_complete_path(table, states, bases):
+  logs, points = BASES[bases](G1, *(v[:200] for v in table(G1)))
+  check(G1, logs, points, SCALARS["equal"](200))
+  assert states[0].complete
+
+
+def test_an_infinite_sum_is_noticed(table, states):
+  """P - P in one bucket: what follows adds infinity, which the fast addition does not report."""
+  logs, points = (list(v[:64]) for v in table(G1))
+  points[1], logs[1] = G1.negate(points[0]), -logs[0] % R
+  check(G1, logs, points, [1, 1] + [2 + i for i in range(62)], bits=8)
+  assert states[0].complete
