@@ -13,12 +13,13 @@ GARBAGE = 0xdeadbeef
 
 
 def launch(program, inputs, outputs, num_blocks, shared=()):
-  """As `simt.launch`."""
-  arrays = [np.asarray(v) for v in inputs]
-  results = [np.full(shape, GARBAGE, np.uint32) for shape in outputs]
-  memory = [Shared(np.full((num_blocks,) + tuple(shape), GARBAGE, np.uint32)) for shape in shared]
-  program(NumpyBuilder(num_blocks), *arrays, *results, *memory)
-  return [jax.numpy.asarray(v) for v in results]
+  """As `simt.launch`; also under tracing, as a callback."""
+  def run(*arrays):
+    results = [np.full(shape, GARBAGE, np.uint32) for shape in outputs]
+    memory = [Shared(np.full((num_blocks,) + tuple(shape), GARBAGE, np.uint32)) for shape in shared]
+    program(NumpyBuilder(num_blocks), *map(np.asarray, arrays), *results, *memory)
+    return results
+  return jax.pure_callback(run, [jax.ShapeDtypeStruct(shape, np.uint32) for shape in outputs], *inputs)
 
 
 class Shared:

@@ -255,9 +255,14 @@ def _negative_inverse(modulus):
 
 def _reduced(modulus, total, radix, subtracts):
   """The integer that Montgomery reduction row by row returns: (total + q p) / R with q = -total / p mod R."""
-  q = total * -pow(modulus.value, -1, radix) % radix
+  q = (total & (radix - 1)) * _negative_inverse_of_all_words(modulus) & (radix - 1)
   value = (total + q * modulus.value) // radix
   return _less(value, rest(modulus) * modulus.value) if subtracts else value
+
+
+@functools.cache
+def _negative_inverse_of_all_words(modulus):
+  return -pow(modulus.value, -1, 1 << 32 * modulus.words)
 
 
 @functools.cache

@@ -1,0 +1,127 @@
+"""Multi-scalar multiplication as the GPU does it: run over NumPy against the oracle, and lowered for CUDA."""
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy_builder
+import oracle
+import pytest
+from test_gpu_field import lowered_for_cuda
+
+from zkjax.ops.curve import Affine
+from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.gpu import msm, msm_kernels, points, simt
+from zkjax.ops.gpu.msm import FixedBases, Plan
+
+CURVES = {"G1": (oracle.g1, Fp), "G2": (oracle.g2, Fp2)}
+
+
+def plain(scalars):
+  return np.array([[(k >> 32 * i) & 0xffffffff for k in scalars] for i in range(8)], np.uint32).reshape(8, len(scalars))
+
+
+def to_affine(curve, p):
+  f, (x, y, zz, zzz) = curve.field, (v.to_ints() for v in (p.x, p.y, p.zz, p.zzz))
+  return None if zz == f.zero else (f.mul(x, f.inverse(zz)), f.mul(y, f.inverse(zzz)))
+
+
+def run(group, bases, scalars, plan):
+  curve, field = CURVES[group]
+  fixed = FixedBases.prepare(Affine.from_ints(field, bases), plan, numpy_builder.launch)
+  return to_affine(curve, fixed.msm(plain(scalars), numpy_builder.launch))
+
+
+def exceptional(curve):
+  """Bases and scalars that meet infinite, equal and opposite points in one bucket, across pieces, in the join and in the tree."""
+  p = cases.random_points(curve, 6, 5)
+  bases = p + [None, p[0], p[0], p[0], curve.neg(p[0]), curve.double(p[0]), None, p[1], curve.neg(p[1]), curve.neg(p[1]), p[2]]
+  scalars = cases.random_scalars(6, 7) + [5, 1, 1, 1, 3, oracle.R - 1, 0, 9, 9, 9, oracle.R - 2]
+  return bases, scalars
+
+
+@pytest.mark.parametrize("plan", [Plan(4, 1, 4), Plan(4, 4, 4)], ids=str)
+def test_exceptional_points_in_g1(plan):
+  bases, scalars = exceptional(oracle.g1)
+  assert run("G1", bases, scalars, plan) == oracle.g1.msm(bases, scalars)
+
+
+def test_exceptional_points_in_g2():
+  bases, scalars = exceptional(oracle.g2)
+  assert run("G2", bases[5:], scalars[5:], Plan(4, 16, 4)) == oracle.g2.msm(bases[5:], scalars[5:])
+
+
+def test_one_bucket_takes_everything():
+  """All entries of a window in one bucket, in many pieces: joined in two rounds; equal points double, opposite ones cancel."""
+  p, q = cases.random_points(oracle.g1, 2, 6)
+  bases = [p] * 21 + [q, oracle.g1.neg(q)] * 2
+  scalars = [1] * 21 + [3] * 4
+  assert run("G1", bases, scalars, Plan(4, 64, 2)) == oracle.g1.msm(bases, scalars)
+
+
+@pytest.mark.parametrize("scalars", [[], [0, 0], [oracle.R - 1]], ids=str)
+def test_few_and_trivial_scalars(scalars):
+  bases = [oracle.G1] * len(scalars)
+  assert run("G1", bases, scalars, Plan(4, 16, 4)) == oracle.g1.msm(bases, scalars)
+
+
+def test_default_plans_cover_all_sizes():
+  for log2_size in range(0, 26):
+    for factor in (1, 4, 26):
+      plan = msm.default_plan(1 << log2_size, factor)
+      assert plan.num_windows * plan.window_bits > oracle.R.bit_length() and plan.num_sets * plan.factor >= plan.num_windows
+
+
+@pytest.mark.parametrize("bits", [4, 7, 15, 16, 17])
+def test_signed_digits_add_up(bits):
+  scalars, plan = cases.scalars(), Plan(bits, 3)
+  keys, entries = (np.asarray(v) for v in msm.sorted_entries(plain(scalars), plan))
+  assert np.all(keys[1:] >= keys[:-1])
+  total, n = [0] * len(scalars), len(scalars)
+  for key, entry in zip(keys.tolist(), entries.tolist()):
+    if key < plan.num_buckets:
+      table, i = divmod(entry & (msm_kernels.SIGN - 1), n)
+      window = key // plan.buckets_a_set + table * plan.num_sets
+      digit = (key % plan.buckets_a_set + 1) * (-1 if entry >> 31 else 1)
+      total[i] += digit << (window * bits)
+  assert total == scalars
+
+
+@pytest.mark.parametrize("keys, buckets", [([0, 0, 1, 4, 4, 6], 6), ([3], 3), ([0], 1), ([2] * 300, 5)])
+def test_bucket_starts(keys, buckets):
+  got = msm_kernels.bucket_starts(jnp.asarray(keys, jnp.uint32), buckets, numpy_builder.launch)
+  assert got.tolist() == np.searchsorted(keys, np.arange(buckets + 1)).tolist()
+
+
+@pytest.mark.parametrize("group", CURVES)
+def test_addition_agrees_with_the_oracle(group):
+  """Complete: XYZZ operands of different representatives, every pair of special points."""
+  curve, field = CURVES[group]
+  pairs = cases.point_pairs(curve)
+  rows = [msm.point_rows(Affine.from_ints(field, list(v))) for v in zip(*pairs)]
+  degree = 1 if field is Fp else 2
+
+  def program(b, p_ref, q_ref, out, mixed):
+    i = simt.thread_index(b)
+
+    def one():
+      load = lambda ref: points.load_affine(b, ref, i, degree, b.word(0).differs(0))
+      p, q = (points.from_affine(b, degree, *load(ref)) for ref in (p_ref, q_ref))
+      scaled = points.double(points.add(b, degree, points.double(p), q))
+      points.store_xyzz(b, out, i, degree, scaled.reduced())
+      points.store_xyzz(b, mixed, i, degree, points.add_mixed(b, degree, points.double(p), lambda: load(q_ref)).reduced())
+    b.when(i < len(pairs), one)
+  shape = (len(pairs), points.xyzz_words(degree))
+  results = numpy_builder.launch(program, rows, [shape, shape], 1)
+  for k, (p, q) in enumerate(pairs):
+    want = curve.add(curve.double(p), q)
+    assert to_affine(curve, msm._point(results[0][k], degree)) == curve.double(want)
+    assert to_affine(curve, msm._point(results[1][k], degree)) == want
+
+
+@pytest.mark.parametrize("group", CURVES)
+def test_whole_multiplication_lowers_for_cuda(group):
+  words = points.affine_words(1 if group == "G1" else 2)
+  plan = Plan(8, 2, 16)
+  fn = lambda rows, scalars: jax.tree.leaves(msm.msm_rows(rows, scalars, plan))
+  assert b"mosaic_gpu" in lowered_for_cuda(fn, (2 * 100, words), (8, 100))
+  assert b"mosaic_gpu" in lowered_for_cuda(lambda rows: msm.table_rows(rows, plan), (100, words))
