@@ -1,7 +1,7 @@
 """A kernel builder that runs: NumPy over all threads of a launch at once, so that the control flow of kernels is tested without a GPU.
 
-Threads run in lockstep under a mask of active ones. It is stricter than a GPU: an index out of range, two threads that write one word in one store,
-and a barrier in a branch that not all threads of a launch take are errors. Outputs start as garbage.
+Threads run in lockstep under a mask of active ones. It is stricter than a GPU: an index out of range, two threads that write one word in
+one store, and a barrier in a branch that not all threads of a launch take are errors. Outputs start as garbage.
 """
 import jax
 import numpy as np

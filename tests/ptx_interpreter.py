@@ -1,7 +1,7 @@
 """An interpreter of the PTX instructions that zkjax/ops/gpu/ptx.py uses, on Python integers. Imports nothing from zkjax.
 
-Semantics: the PTX ISA manual, sections "Integer Arithmetic" and "Extended-Precision Integer Arithmetic". CC is the carry flag: only instructions with
-.cc write it; sub.cc and subc.cc write the borrow. Reading a register or a carry that nothing has written is an error.
+Semantics: the PTX ISA manual, sections "Integer Arithmetic" and "Extended-Precision Integer Arithmetic". CC is the carry flag: only
+instructions with .cc write it; sub.cc and subc.cc write the borrow. Reading a register or a carry that nothing has written is an error.
 """
 import re
 

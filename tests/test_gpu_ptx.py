@@ -57,7 +57,12 @@ def test_sum_of_products_of_values_at_rest(modulus, pairs):
     assert got % modulus.value == montgomery(modulus, sum(a * b for a, b in zip(values[::2], values[1::2])))
 
 
-@pytest.mark.parametrize("bounds", [[(4, 2)], [(2, 4)], [(3, 3)], [(8, 1)], [(1, 9)], [(4, 2), (1, 1)], [(2, 2), (2, 2)], [(3, 2), (1, 2), (2, 2), (2, 2)]])
+LOOSE = [[(4, 2)], [(2, 4)], [(3, 3)], [(8, 1)], [(1, 9)], [(4, 2), (1, 1)], [(2, 2), (2, 2)], [(3, 2), (1, 2), (2, 2), (2, 2)]]
+TOO_LARGE = [(FR, [(2, 1)]), (FR, [(1, 1), (1, 1)]), (FP, [(9, 1)]), (FP, [(4, 3)]), (FP, [(2, 10)]), (FP, [(2, 2)] * 5)]
+LINEAR = [("add", lambda a, b: a + b), ("subtract", lambda a, b: a - b), ("negate", lambda a: -a), ("reduce", lambda a: a)]
+
+
+@pytest.mark.parametrize("bounds", LOOSE)
 def test_products_of_loose_values_at_the_proven_bounds(bounds):
   operation = ptx.product(FP, len(bounds))
   ptx.product_bound(FP, bounds)
@@ -66,7 +71,7 @@ def test_products_of_loose_values_at_the_proven_bounds(bounds):
     assert got == operation.evaluate(*values) and got < 2 * FP.value
 
 
-@pytest.mark.parametrize("modulus, bounds", [(FR, [(2, 1)]), (FR, [(1, 1), (1, 1)]), (FP, [(9, 1)]), (FP, [(4, 3)]), (FP, [(2, 10)]), (FP, [(2, 2)] * 5)])
+@pytest.mark.parametrize("modulus, bounds", TOO_LARGE)
 def test_bounds_that_could_overflow_are_refused(modulus, bounds):
   with pytest.raises(ValueError):
     ptx.product_bound(modulus, bounds)
@@ -86,7 +91,7 @@ def test_square_of_a_loose_value():
 
 
 @BOTH
-@pytest.mark.parametrize("name, law", [("add", lambda a, b: a + b), ("subtract", lambda a, b: a - b), ("negate", lambda a: -a), ("reduce", lambda a: a)])
+@pytest.mark.parametrize("name, law", LINEAR)
 def test_linear_operations(modulus, name, law):
   operation, p, k = getattr(ptx, name)(modulus), modulus.value, ptx.rest(modulus)
   limit = 1 if name == "reduce" else k

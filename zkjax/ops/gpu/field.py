@@ -7,7 +7,8 @@ from zkjax.ops.limbs import FP
 def mul(modulus, a, b, launch=simt.launch):
   """a b / R, the product of Montgomery forms.
 
-  Args: a, b: canonical uint32[words, *batch], equal batches. Returns: canonical uint32[words, *batch]. Cost: 2 N^2 + N word products an element.
+  Args: a, b: canonical uint32[words, *batch], equal batches. Returns: canonical uint32[words, *batch]. Cost: 2 N^2 + N word products an
+  element.
   """
   if a.size == 0:
     return a

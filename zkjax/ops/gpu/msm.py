@@ -1,7 +1,7 @@
 """Multi-scalar multiplication on the GPU: sum k_i P_i, everything on the device, one point returned.
 
-Signed windows of c bits: k = sum_w d_w 2^(c w), |d_w| <= 2^(c - 1). With tables of 2^(c s j) P_i for j < f the windows share s = ceil(W / f) sets of
-buckets: window w = s j + i sends row j n + (point) to bucket |d| - 1 of set i. Variable bases are f = 1.
+Signed windows of c bits: k = sum_w d_w 2^(c w), |d_w| <= 2^(c - 1). With tables of 2^(c s j) P_i for j < f the windows share s = ceil(W /
+f) sets of buckets: window w = s j + i sends row j n + (point) to bucket |d| - 1 of set i. Variable bases are f = 1.
 
   digits, one flat sort by bucket                       jnp
   bucket starts, pieces, longest first                  a binary search a bucket; jnp
@@ -10,8 +10,8 @@ buckets: window w = s j + i sends row j n + (point) to bucket |d| - 1 of set i. 
   S + sum_k 2^k T_k for every set                       the tree of `bit_level`, then Horner's rule over bits and over sets
 
 Pieces: the sorted entries are cut at every bucket boundary and at every multiple of `chunk`. So piece b is the start of bucket b, piece
-num_buckets + j is what lies at chunk j of a bucket that began before it, their number is static, and no scan is needed. No distribution of scalars
-makes a piece longer than `chunk`, or needs more than log_8(chunks) rounds of at most 7 additions to join them.
+num_buckets + j is what lies at chunk j of a bucket that began before it, their number is static, and no scan is needed. No distribution
+of scalars makes a piece longer than `chunk`, or needs more than log_8(chunks) rounds of at most 7 additions to join them.
 """
 import dataclasses
 
@@ -115,7 +115,8 @@ def msm_rows(rows, scalars, plan, launch=simt.launch):
 
 
 def sorted_entries(scalars, plan):
-  """(keys, entries), uint32[W n], sorted by key: the bucket, num_buckets for a zero digit. Shared by all bases that take the same scalars."""
+  """(keys, entries), uint32[W n], sorted by key: the bucket, num_buckets for a zero digit. Shared by all bases that take the same
+  scalars."""
   n, c, sets = scalars.shape[1], plan.window_bits, plan.num_sets
   words = [scalars[k].astype(jnp.uint32) for k in range(scalars.shape[0])] + [jnp.zeros(n, jnp.uint32)] * 2
   half, keys, entries, carry = np.uint32(plan.buckets_a_set), [], [], jnp.zeros(n, jnp.uint32)
@@ -188,7 +189,6 @@ def _join(degree, heads, chunks, keys, starts, plan, launch):
 
 def _weighted_sum(degree, sums, plan, launch):
   """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ."""
-  bits = plan.window_bits - 1
   levels, sizes, nodes, values = [], [], plan.num_buckets, 1
   while nodes > plan.num_sets:
     radix = 4 if nodes % (4 * plan.num_sets) == 0 else 2

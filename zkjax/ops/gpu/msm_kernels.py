@@ -1,7 +1,7 @@
 """The kernels of a multi-scalar multiplication: bucket starts, sums of pieces, and what joins them.
 
-Arrays of points are rows: affine uint32[rows, 2 d 12], XYZZ uint32[rows, 4 d 12], d = 1 for G1 and 2 for G2, because a random gather of a point costs
-nothing if its words lie together.
+Arrays of points are rows: affine uint32[rows, 2 d 12], XYZZ uint32[rows, 4 d 12], d = 1 for G1 and 2 for G2, because a random gather of a
+point costs nothing if its words lie together.
 """
 import numpy as np
 
@@ -38,7 +38,8 @@ def bucket_starts(keys, num_buckets, launch=simt.launch):
 def accumulate(degree, order, begin, count, entries, points, num_buckets, launch=simt.launch):
   """The sums of pieces: piece t sums the points of entries[begin[t] : begin[t] + count[t]]; infinity if that is empty.
 
-  Args: order: uint32[T], the pieces in the order in which threads take them. begin, count: uint32[T]. entries: row of points | SIGN. points: affine.
+  Args: order: uint32[T], the pieces in the order in which threads take them. begin, count: uint32[T]. entries: row of points | SIGN.
+  points: affine.
   Returns: XYZZ rows of the pieces t < num_buckets, and of the others.
   """
   pieces, words = order.shape[0], xyzz_words(degree)
@@ -68,7 +69,8 @@ def accumulate(degree, order, begin, count, entries, points, num_buckets, launch
 
 
 def strided_sums(degree, rows, stride, count, launch=simt.launch):
-  """out[j] = sum of rows[j + k stride] for k < count[j]; not written where count[j] = 0. rows: XYZZ. stride: uint32[1]. count: uint32[rows]."""
+  """out[j] = sum of rows[j + k stride] for k < count[j]; not written where count[j] = 0. rows: XYZZ. stride: uint32[1]. count:
+  uint32[rows]."""
   def program(b, rows, stride, count, out):
     j = simt.thread_index(b)
 

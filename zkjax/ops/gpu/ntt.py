@@ -1,9 +1,11 @@
 """Number-theoretic transforms on the GPU: uint32[P, 8, n], P polynomials at once.
 
-Decimation in frequency, natural order in, bit-reversed out; the inverse runs the same butterflies backwards, bit-reversed in, natural out. Level k has
-2^k blocks of m = n / 2^k: (x_j, x_(j + m/2)) -> (x_j + x_(j + m/2), (x_j - x_(j + m/2)) w^(j n / m)), and backwards (a, b) -> (a + t, a - t) with
-t = b w^(-j n / m). A pass does up to 6 levels: a block of threads holds 2^levels rows of some columns in shared memory, loads and stores them once, and exchanges
-them there between levels. The twiddles of a level lie together, in the order of j, so that neighbouring threads read neighbouring words.
+Decimation in frequency, natural order in, bit-reversed out; the inverse runs the same butterflies backwards, bit-reversed in, natural
+out. Level k has 2^k blocks of m = n / 2^k: (x_j, x_(j + m/2)) -> (x_j + x_(j + m/2), (x_j - x_(j + m/2)) w^(j n / m)), and backwards (a,
+b) -> (a + t, a - t) with
+t = b w^(-j n / m). A pass does up to 6 levels: a block of threads holds 2^levels rows of some columns in shared memory, loads and stores
+them once, and exchanges them there between levels. The twiddles of a level lie together, in the order of j, so that neighbouring threads
+read neighbouring words.
 """
 import functools
 
@@ -56,13 +58,13 @@ def _scaled(words, first, ratio, launch):
 
 
 def _powers(base, count, launch, first=1):
-  """Montgomery uint32[8, count]: first base^j, doubling the table in every round."""
-  powers = jnp.asarray(Fr.from_ints([first]).limbs)
-  while powers.shape[1] < count:
-    size = powers.shape[1]
-    step = jnp.broadcast_to(jnp.asarray(Fr.from_ints([pow(base, size, R)]).limbs), powers.shape)
-    powers = jnp.concatenate([powers, field.mul(FR, powers, step, launch)], 1)
-  return powers[:, :count]
+  """Montgomery uint32[8, count]: first base^j, as products of two short tables that are made on the host."""
+  low_size = 1 << ((count - 1).bit_length() + 1) // 2
+  table = lambda start, ratio, size: jnp.asarray(Fr.from_ints([start * pow(ratio, i, R) % R for i in range(size)]).limbs)
+  low, high = table(first, base, low_size), table(1, pow(base, low_size, R), -(-count // low_size))
+  shape = (FR.words, high.shape[1], low_size)
+  product = field.mul(FR, jnp.broadcast_to(high[:, :, None], shape), jnp.broadcast_to(low[:, None], shape), launch)
+  return product.reshape((FR.words, -1))[:, :count]
 
 
 def _pass(words, table, log2_size, first, depth, inverse, launch):
@@ -82,10 +84,11 @@ def _pass(words, table, log2_size, first, depth, inverse, launch):
     polynomial, index = place // (n // tile), place % (n // tile)
 
     def position(e):
-      """Where element e of the tile lies in the polynomial: block, row, column."""
+      """Where element e of the tile lies in the polynomial, and its column in the block."""
       column, row, block = e % columns, (e // columns) % (1 << depth), e // (columns << depth)
       column_tile, block_tile = index % (width // columns), index // (width // columns)
-      return ((block_tile * shared_blocks + block) << (log2_size - first)) + row * width + column_tile * columns + column, column_tile * columns + column
+      column = column_tile * columns + column
+      return ((block_tile * shared_blocks + block) << (log2_size - first)) + row * width + column, column
     per_thread = -(-tile // simt.THREADS)
     each = lambda action: [b.when(t + k * simt.THREADS < tile, functools.partial(action, t + k * simt.THREADS)) for k in range(per_thread)]
     load = lambda e: [b.store(tile_words, b.load(x, polynomial, k, position(e)[0]), k, e) for k in range(FR.words)]

@@ -1,7 +1,8 @@
-"""The group law of one thread, over Fp (G1) or Fp2 (G2), complete: every exceptional case is a branch that no thread takes in the usual case.
+"""The group law of one thread, over Fp (G1) or Fp2 (G2), complete: every exceptional case is a branch that no thread takes in the usual
+case.
 
-XYZZ coordinates as in `curve.XYZZ`: (x / zz, y / zzz), infinity is zz = 0, stored with all words of zz zero. A finite zz is a product of values that
-are not 0 mod p, so its words are not all zero either, and the test is on words.
+XYZZ coordinates as in `curve.XYZZ`: (x / zz, y / zzz), infinity is zz = 0, stored with all words of zz zero. A finite zz is a product of
+values that are not 0 mod p, so its words are not all zero either, and the test is on words.
 """
 from zkjax.ops.gpu.program import constant_field, load_field, store_field, sum_of_products
 from zkjax.ops.limbs import FP
@@ -70,7 +71,8 @@ def from_affine(b, degree, x, y):
 
 
 def double(p):
-  """2P. EFD dbl-2008-s-1, 6M + 3S; infinity stays infinity because V and W multiply zz and zzz. No point of either group has y = 0 (odd orders)."""
+  """2P. EFD dbl-2008-s-1, 6M + 3S; infinity stays infinity because V and W multiply zz and zzz. No point of either group has y = 0 (odd
+  orders)."""
   return _double(p.x, p.y, lambda v: v * p.zz, lambda w: w * p.zzz)
 
 
@@ -89,7 +91,8 @@ def _double(x, y, times_zz, times_zzz):
 def add_mixed(b, degree, p, load):
   """P + Q for an affine Q = load(). EFD madd-2008-s, 8M + 2S, with the difference of products in y3 under one reduction.
 
-  `load` is called again in the rare branch, so that Q need not be kept: infinite P or Q, or equal x (then 2Q, or infinity for opposite points).
+  `load` is called again in the rare branch, so that Q need not be kept: infinite P or Q, or equal x (then 2Q, or infinity for opposite
+  points).
   """
   x2, y2 = load()
   dx, dy = x2 * p.zz - p.x, y2 * p.zzz - p.y

@@ -1,8 +1,8 @@
 """What a kernel is written in: words, flags and field elements of one thread, over a builder.
 
-A kernel is a function `program(b, *refs)` of one thread. `b` is a Builder: the one that makes MLIR (simt.py) or the one that runs NumPy over all
-threads at once (in the tests). Words are 32-bit unsigned integers, arithmetic wraps; flags are booleans. Trees of words, flags and elements are what
-loops and branches carry.
+A kernel is a function `program(b, *refs)` of one thread. `b` is a Builder: the one that makes MLIR (simt.py) or the one that runs NumPy
+over all threads at once (in the tests). Words are 32-bit unsigned integers, arithmetic wraps; flags are booleans. Trees of words, flags and
+elements are what loops and branches carry.
 """
 import abc
 
@@ -116,7 +116,8 @@ class Builder(abc.ABC):
 
   @abc.abstractmethod
   def repeat(self, count, carried, body):
-    """carried = body(i, carried) for i < count (a Word or an integer): the loop of a thread, whose bound may differ from thread to thread."""
+    """carried = body(i, carried) for i < count (a Word or an integer): the loop of a thread, whose bound may differ from thread to
+    thread."""
 
   @abc.abstractmethod
   def when(self, flag, then, otherwise=None):
@@ -132,7 +133,8 @@ class Builder(abc.ABC):
 
   @abc.abstractmethod
   def barrier(self):
-    """All threads of a block arrive here, outside of branches and loops of differing length, before one goes on; shared memory is then seen."""
+    """All threads of a block arrive here, outside of branches and loops of differing length, before one goes on; shared memory is then
+    seen."""
 
   def word(self, value):
     """A Word from a Python integer."""
@@ -159,7 +161,8 @@ class Builder(abc.ABC):
 
 @pytree
 class Element:
-  """A field element of one thread: words, low first, of a value below bound * modulus. Operators need and give elements at rest, but for a product."""
+  """A field element of one thread: words, low first, of a value below bound * modulus. Operators need and give elements at rest, but for
+  a product."""
   words: tuple
   modulus: Modulus = static()
   bound: int = static()
@@ -261,8 +264,8 @@ class Pair:
 def sum_of_products(*pairs):
   """sum a b over pairs of elements, with one reduction.
 
-  In Fp2 schoolbook, one reduction a coordinate: c0 = a0 b0 - a1 b1, c1 = a0 b1 + a1 b0. Four products and two reductions cost as much as the three of
-  Karatsuba, 12 N^2 against 12 N^2 word products, with fewer additions and fewer live registers.
+  In Fp2 schoolbook, one reduction a coordinate: c0 = a0 b0 - a1 b1, c1 = a0 b1 + a1 b0. Four products and two reductions cost as much as
+  the three of Karatsuba, 12 N^2 against 12 N^2 word products, with fewer additions and fewer live registers.
   """
   a = pairs[0][0]
   if isinstance(a, Pair):

@@ -1,7 +1,7 @@
 """Field operations as inline PTX text, one thread an element, for the moduli of the curve card.
 
-An element is N words of 32 bits in Montgomery form, R = 2^(32 N). Between operations it is below rest(m) * p: Fp has three spare bits and rests
-in [0, 2p), which saves the final subtraction of a product; Fr has one and rests in [0, r). With room = R / p:
+An element is N words of 32 bits in Montgomery form, R = 2^(32 N). Between operations it is below rest(m) * p: Fp has three spare bits and
+rests in [0, 2p), which saves the final subtraction of a product; Fr has one and rests in [0, r). With room = R / p:
 
   sum of products  requires  sum alpha_k + 1 <= room   for a_k < alpha_k p (so that no row overflows, see `product`)
                    returns   (sum a_k b_k + q p) / R < (1 + sum alpha_k beta_k / room) p   for b_k < beta_k p
@@ -21,7 +21,8 @@ from zkjax.ops.limbs import Modulus
 class Operation:
   """The text of one operation.
 
-  text: PTX; $0, $1, ... are the words of the outputs and then of the inputs, low words first. num_inputs: input elements of `modulus.words` words.
+  text: PTX; $0, $1, ... are the words of the outputs and then of the inputs, low words first. num_inputs: input elements of
+  `modulus.words` words.
   num_outputs: words. evaluate: the same function on Python integers, inputs to output.
   """
   name: str
@@ -121,11 +122,13 @@ def _less(value, limit):
 def product(modulus, pairs=1):
   """(sum_k a_k b_k) / R for `pairs` pairs a_0, b_0, a_1, b_1, ..., with one Montgomery reduction; at rest for operands at rest.
 
-  Row i adds every a_k b_k[i] and q p, q chosen to clear the lowest word, and drops that word. Two accumulators, products at even and at odd word
-  positions, make every (mad.lo.cc, madc.hi.cc) pair one 64-bit multiply-add with the carry running straight up the row; they swap roles each row.
+  Row i adds every a_k b_k[i] and q p, q chosen to clear the lowest word, and drops that word. Two accumulators, products at even and at
+  odd word positions, make every (mad.lo.cc, madc.hi.cc) pair one 64-bit multiply-add with the carry running straight up the row; they
+  swap roles each row.
 
-  No overflow: with A = sum alpha_k p, T <= A + p before a row gives (T + (A + p)(2^32 - 1)) / 2^32 <= A + p after it, and the row itself holds at
-  most 2^32 (A + p) <= 2^(32 (N + 1)), which is what both accumulators together hold. The even one carries into the top of the odd one.
+  No overflow: with A = sum alpha_k p, T <= A + p before a row gives (T + (A + p)(2^32 - 1)) / 2^32 <= A + p after it, and the row itself
+  holds at most 2^32 (A + p) <= 2^(32 (N + 1)), which is what both accumulators together hold. The even one carries into the top of the
+  odd one.
   """
   text = _Text(modulus, 2 * pairs)
   n, p, radix = modulus.words, modulus.value, 1 << 32 * modulus.words
@@ -161,7 +164,8 @@ def product(modulus, pairs=1):
 def square(modulus):
   """a^2 / R, the same integer as product(a, a): cross products once, doubled, with the squares added; then the reduction of the low half.
 
-  N (N + 1) / 2 + N^2 + N word products instead of 2 N^2 + N. The low half t gives (t + q p) / R <= p, and the high half is at most alpha^2 p^2 / R.
+  N (N + 1) / 2 + N^2 + N word products instead of 2 N^2 + N. The low half t gives (t + q p) / R <= p, and the high half is at most
+  alpha^2 p^2 / R.
   """
   text, n = _Text(modulus, 1), modulus.words
   a, = text.inputs
@@ -194,7 +198,8 @@ def square(modulus):
 def _wide_square(text, a):
   """Registers of a^2, 2 N words. Cross products a_i a_j, i < j, go to the accumulator of the parity of i + j.
 
-  The rows 0 .. i of either accumulator sum to at most (a mod 2^(32 (i + 1))) a < 2^(32 (N + i + 1)): word N + i takes the last carry of row i.
+  The rows 0 .. i of either accumulator sum to at most (a mod 2^(32 (i + 1))) a < 2^(32 (N + i + 1)): word N + i takes the last carry of
+  row i.
   """
   n = text.n
   sums = [{}, {}]                             # parity -> position -> register

@@ -26,7 +26,8 @@ _MIN_CAPABILITY = 9.0                        # Hopper: Mosaic GPU supports nothi
 
 @functools.cache
 def available():
-  """Whether kernels can run here: a GPU of the Hopper generation or later, and a JAX that they were tried on. Warns once if a GPU stays unused."""
+  """Whether kernels can run here: a GPU of the Hopper generation or later, and a JAX that they were tried on. Warns once if a GPU stays
+  unused."""
   try:
     devices = jax.devices("gpu")
   except RuntimeError:
@@ -41,7 +42,8 @@ def _unsupported(devices):
   version = jax.__version_info__[:2]
   if plgpu is None or not _KNOWN[0] <= version <= _KNOWN[1]:
     return f"the kernels were tried on JAX {'.'.join(map(str, _KNOWN[0]))} to {'.'.join(map(str, _KNOWN[1]))}, this is {jax.__version__}"
-  old = [d for d in devices if "cuda" not in d.client.platform_version.lower() or float(getattr(d, "compute_capability", 0)) < _MIN_CAPABILITY]
+  capable = lambda d: "cuda" in d.client.platform_version.lower() and float(getattr(d, "compute_capability", 0)) >= _MIN_CAPABILITY
+  old = [d for d in devices if not capable(d)]
   return f"they need an NVIDIA GPU of compute capability {_MIN_CAPABILITY} or more, this is {old[0].device_kind}" if old else ""
 
 
@@ -79,8 +81,8 @@ def launch(program, inputs, outputs, num_blocks, shared=()):
 class MlirBuilder(Builder):
   """Makes the MLIR of a thread program at the current insertion point. Raw words are i32, raw flags i1."""
 
-  _BINARY = {"add": "addi", "sub": "subi", "mul": "muli", "and": "andi", "or": "ori", "xor": "xori", "shl": "shli", "shr": "shrui", "div": "divui",
-             "rem": "remui"}
+  _BINARY = {"add": "addi", "sub": "subi", "mul": "muli", "and": "andi", "or": "ori", "xor": "xori", "shl": "shli",
+             "shr": "shrui", "div": "divui", "rem": "remui"}
   _COMPARE = {"eq": "eq", "ne": "ne", "lt": "ult", "le": "ule"}
 
   def __init__(self):
