@@ -193,7 +193,7 @@ def _negate(p):
 
 def _xyzz_line(p, dx, dy, tangent):
   """The third point, negated, of the line through p with slope dy / (dx z): with P = dx and R = dy the end of add-2008-s; for the tangent,
-  P = 2Y and R = 3X^2, that of dbl-2008-s-1, where x counts twice and P^3 does not enter x3. 8 products."""
+  P = 2Y and R = 3X^2, that of dbl-2008-s-1, where P^3 does not enter x3. 8 products."""
   pp, rr = products((dx, dx), (dy, dy))
   ppp, v, zz = products((dx, pp), (p.x, pp), (p.zz, pp))
   x = rr - p.field.zeros(()).select(tangent, ppp) - v.double()
@@ -207,7 +207,13 @@ def _triple(a):
 
 @lanewise
 def _xyzz_double(p):
-  return _xyzz_line(p, p.y.double(), _triple(p.x * p.x), True)
+  u = p.y.double()
+  v, xx = products((u, u), (p.x, p.x))
+  m = _triple(xx)
+  w, s, mm, zz = products((u, v), (p.x, v), (m, m), (v, p.zz))
+  x = mm - s.double()
+  left, right, zzz = products((m, s - x), (w, p.y), (w, p.zzz))
+  return XYZZ(x, left - right, zz, zzz)
 
 
 @lanewise
@@ -250,13 +256,13 @@ def _scale_xyzz(p, inverse):
 
 # Jacobian
 
-def _jacobian_line(x1, y1, z3, dx, dy, tangent):
+def _jacobian_line(x1, y1, z1, dx, dy, tangent):
   """As `_xyzz_line`: H = dx and r = dy, or the tangent's H = 2Y and r = 3X^2 (then V = 4XY^2 and Y H^3 = 8Y^4 are those of dbl-2009-l)."""
-  hh, rr = products((dx, dx), (dy, dy))
+  hh, rr, z = products((dx, dx), (dy, dy), (dx, z1))
   hhh, v = products((dx, hh), (x1, hh))
   x = rr - type(x1).zeros(()).select(tangent, hhh) - v.double()
   left, right = products((dy, v - x), (y1, hhh))
-  return Jacobian(x, left - right, z3)
+  return Jacobian(x, left - right, z)
 
 
 @lanewise
@@ -276,7 +282,7 @@ def _jacobian_add(p, q):
   dx, dy = u2 - u1, s2 - s1
   same = dx.is_zero() & dy.is_zero()
   dx, dy, z = p.y.double().select(same, dx), _triple(xx).select(same, dy), p.z.select(same, z)
-  total = _jacobian_line(p.x.select(same, u1), p.y.select(same, s1), dx * z, dx, dy, same)
+  total = _jacobian_line(p.x.select(same, u1), p.y.select(same, s1), z, dx, dy, same)
   return q.select(p.is_infinity(), p.select(q.is_infinity(), total))
 
 
@@ -287,7 +293,7 @@ def _jacobian_add_mixed(p, q):
   dx, dy = u2 - p.x, s2 - p.y
   same = dx.is_zero() & dy.is_zero()
   dx, dy = p.y.double().select(same, dx), _triple(xx).select(same, dy)
-  total = _jacobian_line(p.x, p.y, dx * p.z, dx, dy, same)
+  total = _jacobian_line(p.x, p.y, p.z, dx, dy, same)
   return q.to_jacobian().select(p.is_infinity(), p.select(q.is_infinity(), total))
 
 

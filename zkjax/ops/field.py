@@ -116,7 +116,7 @@ def _loop_over_lanes(fn, lanes, *trees):
 # Operators: one implementation for prime fields and their extension
 
 def _multiplication(modulus):
-  """The one place where elements of a prime field are multiplied: canonical uint32[words, *batch], equal batches. vmap adds a batch axis."""
+  """The one place where prime field elements are multiplied: canonical uint32[words, *batch], equal batches. vmap adds a batch axis."""
   @jax.custom_batching.custom_vmap
   def mul(a, b):
     return lax.platform_dependent(a, b, cpu=functools.partial(_mul_in_blocks, modulus), default=functools.partial(limbs.mul, modulus))
