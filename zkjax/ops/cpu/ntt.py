@@ -16,6 +16,7 @@ the inner form (R' = 2^261), so x * twiddle keeps the form of x. A butterfly add
 its operands, so that the stages of a transform need no reduction in between.
 """
 import functools
+from fractions import Fraction
 from typing import NamedTuple, Optional
 
 import jax
@@ -27,8 +28,9 @@ from zkjax.ops import limbs
 from zkjax.ops.limbs import FR, Lazy
 
 R = FR.value
-GROWTH = 4                                   # of the bound in multiples of r, a butterfly level; checked while tracing
-SCALED = 3                                   # bound of a product with a factor below SCALED * r; checked while tracing
+GROWTH = 2                                   # of the bound in multiples of r, a butterfly level; checked while tracing
+SCALED = 2                                   # bound of a product with a factor below SCALED * r; checked while tracing
+CARRIED = FR.mask + 8                        # the largest low limb between loop steps
 LANES = 256                                  # lanes of a loop step: a multiple of the vector width, and the step's values stay in L1
 
 
@@ -39,7 +41,7 @@ class Columns(NamedTuple):
 
 
 class Factors(NamedTuple):
-  """Row j is scaled by start * ratio^j, lane by lane. uint32[9, lanes], or one lane for all."""
+  """Row j is scaled by start * ratio^j, lane by lane: uint32[9, lanes], or one lane for all."""
   start: np.ndarray
   ratio: np.ndarray
 
@@ -151,21 +153,35 @@ def _stage(x, bound, table, depth):
 
 
 def _butterflies(rows, bound, table, depth):
-  """`depth` levels on rows uint32[2^depth, 9, lanes]; at level d the 2^d parts have each their twiddle."""
+  """`depth` levels on rows uint32[2^depth, 9, lanes]; at level d the 2^d parts have each their twiddle.
+
+  Sums are made on whole arrays and carried once, at the end: only a product takes limbs apart, which costs copies.
+  """
   width, num, lanes = rows.shape
-  value, used = Lazy(FR, [rows[None, :, j] for j in range(num)], bound), 0
+  value, limb_max, top, used = rows[None], CARRIED, Fraction(bound), 0
   for d in range(depth):
     half = width >> (d + 1)
     twiddle = [jnp.broadcast_to(table[used:used + (1 << d), j, None, None], (1 << d, half, lanes)) for j in range(num)]
     used += 1 << d
-    low, high = (Lazy(FR, [v[:, part] for v in value.limbs], value.bound, value.limb_max) for part in (slice(half), slice(half, None)))
-    product = high * Lazy(FR, twiddle, 1)
-    top, bottom = low + product, low - product
-    parts = [jnp.stack([u, v], 1).reshape(2 << d, half, lanes) for u, v in zip(top.limbs, bottom.limbs)]
-    value = Lazy(FR, parts, max(top.bound, bottom.bound), max(top.limb_max, bottom.limb_max)).checked()
-  if value.bound > bound + GROWTH * depth:
-    raise ValueError(f"a butterfly grew from {float(bound):.1f} r to {float(value.bound):.1f} r, more than {GROWTH} r a level")
-  return jnp.stack([v[:, 0] for v in value.carried().limbs], 1)
+    low, high = value[:, :half], value[:, half:]
+    product = Lazy(FR, [high[:, :, j] for j in range(num)], top, limb_max) * Lazy(FR, twiddle, 1)
+    offset, multiple = limbs.at_least(FR, product.maxima())   # low - product stays positive with this multiple of r in limbs
+    offset, product_limbs = np.array(offset, np.uint32)[:, None], jnp.stack(product.limbs, 2)
+    value = jnp.stack([low + product_limbs, low + (offset - product_limbs)], 1).reshape(2 << d, half, num, lanes)
+    top, limb_max = top + max(product.bound, multiple), limb_max + int(max(offset[:-1, 0]))
+    Lazy(FR, [], top, limb_max).checked()
+  if top > bound + GROWTH * depth:
+    raise ValueError(f"a butterfly grew from {float(bound):.1f} r to {float(top):.1f} r, more than {GROWTH} r a level")
+  return _carried(value[:, 0], limb_max)
+
+
+def _carried(value, limb_max):
+  """The same values with limbs up to CARRIED: every limb hands what is over its 29 bits to the next one, once, all at the same time."""
+  if FR.mask + (limb_max >> FR.bits) > CARRIED:
+    raise ValueError(f"limbs up to {limb_max:#x} need more than one pass of carries")
+  masks = np.array([FR.mask] * (FR.num - 1) + [0xffffffff], np.uint32)[:, None]
+  over = value >> np.uint32(FR.bits)
+  return (value & masks) + jnp.concatenate([jnp.zeros_like(over[:, :1]), over[:, :-1]], 1)
 
 
 def _scale_rows(x, bound, factors):
@@ -185,7 +201,7 @@ def _scale_rows(x, bound, factors):
     pair = jnp.stack([row, lax.dynamic_index_in_dim(ratio, part, keepdims=False)], 1)
     scale = lax.dynamic_index_in_dim(factor, block, keepdims=False)
     scale = [jnp.broadcast_to(scale[j], (2, lanes)) for j in range(num)]
-    product = Lazy(FR, [pair[j] for j in range(num)], bound) * Lazy(FR, scale, SCALED)
+    product = Lazy(FR, [pair[j] for j in range(num)], bound, CARRIED) * Lazy(FR, scale, SCALED)
     if product.bound > SCALED:
       raise ValueError(f"a scaled row may reach {float(product.bound):.1f} r, over {SCALED} r")
     out = jnp.stack(product.limbs, 1)
@@ -198,10 +214,10 @@ def _canonical_rows(x, bound):
   """uint32[P, rows, 8, lanes]: words of the canonical representatives of x[P, rows, 9, lanes] below bound * r."""
   batch, num_rows, num, total = x.shape
   lanes = min(total, LANES)
-
-  def step(_, v):
-    return None, limbs.pack(Lazy(FR, [v[j] for j in range(num)], bound).canonical())
   rows = x.reshape(batch * num_rows, num, total // lanes, lanes).transpose(0, 2, 1, 3).reshape(-1, num, lanes)
+
+  def step(_, row):
+    return None, limbs.pack(Lazy(FR, [row[j] for j in range(num)], bound, CARRIED).canonical())
   out = lax.scan(step, None, rows)[1].reshape(batch * num_rows, total // lanes, FR.words, lanes)
   return out.transpose(0, 2, 1, 3).reshape(batch, num_rows, FR.words, total)
 
