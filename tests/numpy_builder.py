@@ -13,13 +13,11 @@ GARBAGE = 0xdeadbeef
 
 
 def launch(program, inputs, outputs, num_blocks, shared=()):
-  """As `simt.launch`; also under tracing, as a callback."""
-  def run(*arrays):
-    results = [np.full(shape, GARBAGE, np.uint32) for shape in outputs]
-    memory = [Shared(np.full((num_blocks,) + tuple(shape), GARBAGE, np.uint32)) for shape in shared]
-    program(NumpyBuilder(num_blocks), *map(np.asarray, arrays), *results, *memory)
-    return results
-  return jax.pure_callback(run, [jax.ShapeDtypeStruct(shape, np.uint32) for shape in outputs], *inputs)
+  """As `simt.launch`, on concrete arrays: loops of JAX around it need `jax.disable_jit`."""
+  results = [np.full(shape, GARBAGE, np.uint32) for shape in outputs]
+  memory = [Shared(np.full((num_blocks,) + tuple(shape), GARBAGE, np.uint32)) for shape in shared]
+  program(NumpyBuilder(num_blocks), *map(np.asarray, inputs), *results, *memory)
+  return [jax.numpy.asarray(v) for v in results]
 
 
 class Shared:

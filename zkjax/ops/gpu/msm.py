@@ -176,7 +176,7 @@ def _join(degree, heads, chunks, keys, starts, plan, launch):
   inside = (starts[bucket] < starts[bucket + np.uint32(1)]) & (first <= chunk) & (chunk <= last)
 
   def round_(k, chunks):
-    stride = jnp.uint32(1) << (k.astype(jnp.uint32) * np.uint32(_RADIX.bit_length() - 1))
+    stride = jnp.uint32(1) << (jnp.asarray(k, jnp.uint32) * np.uint32(_RADIX.bit_length() - 1))
     leads = inside & ((chunk - first) % (stride * np.uint32(_RADIX)) == 0)
     left = (last - chunk) // stride + np.uint32(1)
     count = jnp.where(leads, jnp.minimum(left, np.uint32(_RADIX)), np.uint32(0))
