@@ -6,11 +6,11 @@ import pytest
 
 from zkjax.groth16.formats import bellman, snarkjs
 from zkjax.groth16.formats.points import encode_point
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError
 from zkjax.ops.bls12_381 import P
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.int_curve import G1, G2
 
 DATA = pathlib.Path(__file__).parent / "data"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from zkjax.groth16.formats import bellman, circom, points, snarkjs
 from zkjax.groth16.formats.container import replace_file
 from zkjax.groth16.formats.points import encode_point
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError, Proof, VerifyingKey
+from zkjax.ops.int_curve import G1, G2
 
 MUL = pathlib.Path(__file__).parent / "data" / "mul"
 NUM_CUTS, NUM_FLIPS = 200, 500

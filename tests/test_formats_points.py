@@ -8,11 +8,11 @@ import pytest
 from zkjax.groth16.formats import checks, points, snarkjs
 from zkjax.groth16.formats.checks import Place, check_points, first_not_below
 from zkjax.groth16.formats.points import decode_point, encode_point
-from zkjax.ops.int_curve import G1, G2, IntFp2
 from zkjax.groth16.types import FormatError, Proof
 from zkjax.ops.bls12_381 import G1_COFACTOR, G2_COFACTOR, P, R
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.int_curve import G1, G2, IntFp2
 
 DATA = pathlib.Path(__file__).parent / "data"
 VECTORS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "vectors" / "zcash_encoding"

@@ -11,12 +11,12 @@ import pytest
 
 from zkjax.groth16.formats import snarkjs, zkey
 from zkjax.groth16.formats.circom import read_r1cs, read_wtns
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.pairing import pairing
 from zkjax.groth16.types import FormatError
 from zkjax.ops.bls12_381 import P, R
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp
+from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.ntt import Domain
 
 DATA = pathlib.Path(__file__).parent / "data"

@@ -8,9 +8,9 @@ import oracle
 import pytest
 
 from zkjax.groth16 import pairing as ate
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.pairing import PreparedG2, pairing, pairing_check, pairing_product, prepare_g2
 from zkjax.ops.bls12_381 import G1_COFACTOR, G2_COFACTOR, P, R, X
+from zkjax.ops.int_curve import G1, G2
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 CURVES = pytest.mark.parametrize("curve,reference", [(G1, oracle.g1), (G2, oracle.g2)], ids=["G1", "G2"])

@@ -33,7 +33,8 @@ def run(program, flags=None, **variables):
     (EXTRA + "a=b,c=d --xla_dump_to=x", EXTRA + f"a=b,c=d,{OPTIONS} --xla_dump_to=x" + FLAGS),
     (EXTRA + "xla_cpu_use_multi_output_fusion=false",
      EXTRA + "xla_cpu_use_multi_output_fusion=false,xla_cpu_small_while_loop_byte_threshold=100000000" + FLAGS),
-    ("--xla_cpu_prefer_vector_width=256", "--xla_cpu_prefer_vector_width=256 " + EXTRA + OPTIONS + FLAGS.replace(" --xla_cpu_prefer_vector_width=512", "")),
+    ("--xla_cpu_prefer_vector_width=256",
+     "--xla_cpu_prefer_vector_width=256 " + EXTRA + OPTIONS + " --xla_disable_hlo_passes=cpu_multi_output_fusion"),
 ])
 def test_options_join_those_of_the_user(before, after):
   assert xla_flags.merged(before) == after

@@ -12,8 +12,8 @@ eprint 2010/526): functions named `_wide` return such sums, all others return co
 """
 import dataclasses
 
-from zkjax.ops.int_curve import IntFp2
 from zkjax.ops.bls12_381 import P, X
+from zkjax.ops.int_curve import IntFp2
 
 XI = (1, 1)
 ONE = ((1, 0),) + ((0, 0),) * 5

@@ -1,8 +1,8 @@
 """The prover: check, evaluate, quotient, five multi-scalar multiplications, assemble (Groth16, eprint 2016/260, section 3.2).
 
-`prove` = `finish(start(...))`. `start` checks its input, dispatches everything and returns; `finish` waits and does the last point arithmetic on
-Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls from several threads
-overlap there; XLA releases the interpreter while it computes.
+`prove` = `finish(start(...))`. `start` checks its input, dispatches everything and returns; `finish` waits and does the last point
+arithmetic on Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls
+from several threads overlap there; XLA releases the interpreter while it computes.
 """
 import concurrent.futures
 import dataclasses
@@ -40,12 +40,14 @@ def prove(key, witness, blinding=None):
     blinding: Blinding(r, s); None draws r and s from the operating system. Fixed blinding destroys zero knowledge: for tests.
 
   Returns:
-    Proof. A zkey holds no C matrix, so an unsatisfying witness gives a proof that does not verify: use `r1cs.check_satisfied` to find the constraint.
+    Proof. A zkey holds no C matrix, so an unsatisfying witness gives a proof that does not verify: use `r1cs.check_satisfied` to find
+    the constraint.
 
   Raises:
     ValueError: the witness has another length or its first value is not 1.
 
-  Cost: three sparse products' worth of Fr work, six or seven NTTs of the domain size, four multi-scalar multiplications in G1 and one in G2.
+  Cost: three sparse products' worth of Fr work, six or seven NTTs of the domain size, four multi-scalar multiplications in G1 and one in
+  G2.
   """
   return finish(start(key, witness, blinding))
 
@@ -65,7 +67,8 @@ def prove_batch(key, witnesses, blindings=None):
   stacked = Fr(jnp.stack([jnp.asarray(w.limbs) for w in witnesses]))
   pool = _pool()
   exponents = pool.submit(lambda: np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis)))
-  pending = [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k])) for k, (w, b) in enumerate(zip(witnesses, blindings))]
+  pending = [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k]))
+             for k, (w, b) in enumerate(zip(witnesses, blindings))]
   pool.shutdown(wait=False)
   return [finish(p) for p in pending]
 

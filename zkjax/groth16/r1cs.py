@@ -1,7 +1,7 @@
 """Rank-1 constraint systems on the device: (A w) * (B w) = C w, row by row, with sparse A, B, C.
 
-The rows that Groth16 adds for the constant and the public wires (row num_constraints + s: wire s times 0 = 0, s = 0..num_public) are part of A,
-so that the public part of a proof cannot be cancelled by unused wires; see `constraints_from_rows`.
+The rows that Groth16 adds for the constant and the public wires (row num_constraints + s: wire s times 0 = 0, s = 0..num_public) are
+part of A, so that the public part of a proof cannot be cancelled by unused wires; see `constraints_from_rows`.
 """
 import functools
 
@@ -127,5 +127,5 @@ def check_satisfied(constraints, witness):
   """Raises UnsatisfiedError, which names the first violated constraint and no value of the witness."""
   constraint = first_unsatisfied(constraints, witness)
   if constraint is not None:
-    raise UnsatisfiedError(f"the witness violates constraint {constraint} (counted from 0) of {constraints.num_rows - constraints.num_public - 1}",
-                           constraint=constraint)
+    count = constraints.num_rows - constraints.num_public - 1
+    raise UnsatisfiedError(f"the witness violates constraint {constraint} (counted from 0) of {count}", constraint=constraint)

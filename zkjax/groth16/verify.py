@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.pairing import PreparedG2, pairing, pairing_product, power, prepare_g2
 from zkjax.groth16.types import Proof, VerifyingKey
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.int_curve import G1, G2
 
 BATCH_COEFFICIENT_BITS = 128                                 # a false batch passes with probability about 2^-128
 

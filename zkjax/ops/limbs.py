@@ -1,15 +1,15 @@
 """Multi-limb modular arithmetic in plain jnp: the portable kernels, and the only portable file that knows what a limb is.
 
-Outside, an element is uint32[words, *batch]: little-endian 32-bit words, Montgomery with R = 2^(32 words). Inside, it is a `Lazy`: a list of
-uint32[*batch] limbs of 28 (Fp) or 29 (Fr) bits, so that a column of limb products fits in uint64 without carries. Every `Lazy` carries proven
-bounds (they are Python numbers, computed while tracing): `bound`, value < bound * modulus, and `limb_max`, the largest low limb. An operation that
-could overflow raises at trace time, so a formula that traces is a formula whose bounds hold.
+Outside, an element is uint32[words, *batch]: little-endian 32-bit words, Montgomery with R = 2^(32 words). Inside, it is a `Lazy`: a
+list of uint32[*batch] limbs of 28 (Fp) or 29 (Fr) bits, so that a column of limb products fits in uint64 without carries. Every `Lazy`
+carries proven bounds (they are Python numbers, computed while tracing): `bound`, value < bound * modulus, and `limb_max`, the largest
+low limb. An operation that could overflow raises at trace time, so a formula that traces is a formula whose bounds hold.
 
 Inside, Montgomery has R' = 2^(bits * num) and redc(a b) = a b / R'. Because R' = R 2^shift, feeding a 2^shift instead of a gives a b / R:
 `mul` on outside elements needs no conversion of constants.
 
-Why limbs stay uint32 between operations: a 64-bit vector product is one instruction only where the compiler sees that both factors are below 2^32,
-and a conversion from uint32 next to the product shows it.
+Why limbs stay uint32 between operations: a 64-bit vector product is one instruction only where the compiler sees that both factors are
+below 2^32, and a conversion from uint32 next to the product shows it.
 """
 import dataclasses
 import functools
@@ -72,7 +72,8 @@ FP = Modulus(bls12_381.P, words=12, bits=28, num=14)
 def at_least(modulus, minima):
   """Limbs of the smallest multiple of the modulus, each limb raised to at least `minima[k]`, and that multiple.
 
-  With V = sum minima[k] 2^(bits k) and m = ceil(V / modulus), the difference m * modulus - V is a non-negative integer: its digits are added on top.
+  With V = sum minima[k] 2^(bits k) and m = ceil(V / modulus), the difference m * modulus - V is a non-negative integer: its digits are
+  added on top.
   """
   floor = modulus.join(minima)
   multiple = -(-floor // modulus.value)
@@ -122,7 +123,8 @@ class Lazy:
     return Lazy(self.modulus, out, self.bound)
 
   def __add__(self, other):
-    return Lazy(self.modulus, [a + b for a, b in zip(self.limbs, other.limbs)], self.bound + other.bound, self.limb_max + other.limb_max).checked()
+    limbs = [a + b for a, b in zip(self.limbs, other.limbs)]
+    return Lazy(self.modulus, limbs, self.bound + other.bound, self.limb_max + other.limb_max).checked()
 
   def __sub__(self, other):
     offset, multiple = at_least(self.modulus, other.maxima())
@@ -154,8 +156,9 @@ class Lazy:
   def weakly_reduced(self):
     """The value less q * 2 modulus, q estimated from the top limb: a bound little above 2 whatever it was, for one carry pass.
 
-    With t = top limb >> drop and unit = (2 modulus >> the same place) + 1, q = floor(t * scale / 2^27) where scale = floor(2^27 / unit) never
-    exceeds the true quotient. The bound below is the largest remainder over all q. q * limb < 2^31 keeps the carry chain in signed 32 bits.
+    With t = top limb >> drop and unit = (2 modulus >> the same place) + 1, q = floor(t * scale / 2^27) where scale = floor(2^27 / unit)
+    never exceeds the true quotient. The bound below is the largest remainder over all q. q * limb < 2^31 keeps the carry chain in signed
+    32 bits.
     """
     m, value = self.modulus, self.carried() if self.limb_max > self.modulus.mask else self
     double = 2 * m.value

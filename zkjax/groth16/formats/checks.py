@@ -4,10 +4,10 @@ import dataclasses
 import jax
 import numpy as np
 
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError
 from zkjax.ops import bls12_381, curve
 from zkjax.ops.field import Fp2
+from zkjax.ops.int_curve import G1, G2
 
 CHECKS = ("none", "points", "full")
 _FEW_POINTS = 1024                            # up to this many, Python ints (1 ms a point) cost less than compiling for JAX

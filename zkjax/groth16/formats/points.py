@@ -22,11 +22,11 @@ Coordinates are big-endian. The top three bits of byte 0 are flags:
 Decoding is on Python integers, about a millisecond a point.
 """
 from zkjax.groth16.formats.checks import Place
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import Proof
 from zkjax.ops.bls12_381 import P
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.int_curve import G1, G2
 
 COMPRESSED, INFINITY, LARGER = 0x80, 0x40, 0x20
 _FLAGS = COMPRESSED | INFINITY | LARGER

@@ -26,11 +26,11 @@ import re
 
 from zkjax.groth16.formats.container import replace_file
 from zkjax.groth16.formats.zkey import Ceremony, Contribution, read_zkey, read_zkey_ceremony, write_zkey
-from zkjax.ops.int_curve import G1, G2
 from zkjax.groth16.types import FormatError, Proof, VerifyingKey
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.int_curve import G1, G2
 
 __all__ = ["Ceremony", "Contribution", "read_zkey", "read_zkey_ceremony", "write_zkey", "read_vkey", "write_vkey", "read_proof",
            "write_proof", "read_public", "write_public", "vkey_from_json", "vkey_to_json", "proof_from_json", "proof_to_json",

@@ -1,13 +1,15 @@
 """Batched affine additions on the CPU backend: acc += entry for up to ROWS x LANES pairs with one shared inversion.
 
-Cost: 6 products an addition (G1), as 5 M + 1 S: prefix product, two products to unwind it, slope, slope^2, y. The inversion is shared by the rows
-of a lane and then by the lanes (Montgomery's trick twice), so one Fermat power on 8 lanes serves the whole call.
+Cost: 6 products an addition (G1), as 5 M + 1 S: prefix product, two products to unwind it, slope, slope^2, y. The inversion is shared by
+the rows of a lane and then by the lanes (Montgomery's trick twice), so one Fermat power on 8 lanes serves the whole call.
 
-A point is a row of 2 * degree * 14 limbs of 28 bits, uint32, inner Montgomery form (R' = 2^392), coordinates below BOUND * p: no canonical form
-is kept between additions. The loops have a dynamic trip count, so one executable serves every size: nothing here depends on the circuit.
+A point is a row of 2 * degree * 14 limbs of 28 bits, uint32, inner Montgomery form (R' = 2^392), coordinates below BOUND * p: no
+canonical form is kept between additions. The loops have a dynamic trip count, so one executable serves every size: nothing here depends
+on the circuit.
 
-The fast form is partial: it is right where acc and entry differ in x and neither is infinity. Equal x make a lane's product of differences zero,
-and the call says so; the caller then repeats it with complete=True, which handles doublings, opposite points and infinity (all-zero limbs).
+The fast form is partial: it is right where acc and entry differ in x and neither is infinity. Equal x make a lane's product of
+differences zero, and the call says so; the caller then repeats it with complete=True, which handles doublings, opposite points and
+infinity (all-zero limbs).
 """
 import functools
 import threading
@@ -83,8 +85,9 @@ def _inverse(total, degree):
 def _add(acc, entries, out, scratch, rows, degree, complete):
   """(acc + entries, scratch, bad); see the module docstring.
 
-  acc, entries: uint32[ROWS, C, LANES]; rows: int32, how many rows are added, the others of the result are arbitrary. out, scratch: buffers for the result and the prefix products, uint32[ROWS, C or C / 2, LANES], any content. Each
-  loop writes one buffer, which it does not read, one value a step that was carried into it: anything else makes XLA copy the buffer at every step.
+  acc, entries: uint32[ROWS, C, LANES]; rows: int32, how many rows are added, the others of the result are arbitrary. out, scratch:
+  buffers for the result and the prefix products, uint32[ROWS, C or C / 2, LANES], any content. Each loop writes one buffer, which it
+  does not read, one value a step that was carried into it: anything else makes XLA copy the buffer at every step.
   """
   half = degree * _NUM
   one = _constant(degree, 1, Lazy(FP, [acc[0, 0]] * _NUM, 1))
@@ -161,7 +164,7 @@ def _all_zero(value):
 
 
 def batch_add(degree, complete=False):
-  """The executable of `_add` for G1 (degree 1) or G2 (degree 2); out and scratch are donated. Compiled once, however many threads ask for it."""
+  """The executable of `_add` for G1 (degree 1) or G2 (degree 2); out and scratch are donated. Compiled once for all threads that ask."""
   with _COMPILING[degree]:
     return _batch_add(degree, complete)
 
@@ -178,7 +181,8 @@ def _batch_add(degree, complete):
 
 @functools.cache
 def prepare_rows(degree):
-  """The executable that brings ROWS * LANES points in outer form, uint32[ROWS, LANES, 2 * degree * 12], to rows of inner limbs and their negatives.
+  """The executable that brings ROWS * LANES points in outer form, uint32[ROWS, LANES, 2 * degree * 12], to rows of inner limbs and their
+  negatives.
 
   Outer form is v 2^384 in 32-bit words; the product with 2^8 R' gives v R' (R' = 2^392). Infinity, all zero, stays all zero.
   """
@@ -203,4 +207,5 @@ def _compile(function, *shapes, donate=()):
   """Compiled for the CPU whatever the default backend is; a shape () is an int32."""
   cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
   arguments = [jax.ShapeDtypeStruct(s, jnp.uint32 if s else jnp.int32) for s in shapes]
-  return jax.jit(function, in_shardings=cpu, out_shardings=cpu, donate_argnums=donate).lower(*arguments).compile(compiler_options=_COMPILER_OPTIONS)
+  jitted = jax.jit(function, in_shardings=cpu, out_shardings=cpu, donate_argnums=donate)
+  return jitted.lower(*arguments).compile(compiler_options=_COMPILER_OPTIONS)

@@ -1,12 +1,12 @@
 """Multi-scalar multiplication on the CPU backend: plans in NumPy, additions in `affine.batch_add`.
 
-sum_i k_i P_i by signed windows (Pippenger): k_i = sum_w d_(i,w) 2^(c w) with |d| <= 2^(c-1). Point i falls into bucket |d| of window w with its sign,
-a bucket's sum S_(w,b) counts b times, and sum_b b S_(w,b) is taken bit by bit: first over the two halves of the bits of b, then over the bits.
-Each of these steps is the same operation, `group_sums`: given points grouped into lists, the sum of every list.
+sum_i k_i P_i by signed windows (Pippenger): k_i = sum_w d_(i,w) 2^(c w) with |d| <= 2^(c-1). Point i falls into bucket |d| of window w
+with its sign, a bucket's sum S_(w,b) counts b times, and sum_b b S_(w,b) is taken bit by bit: first over the two halves of the bits of
+b, then over the bits. Each of these steps is the same operation, `group_sums`: given points grouped into lists, the sum of every list.
 
-A list is cut into pieces of bounded length, so that no distribution of scalars leaves one lane with all the work; a piece is added serially, one entry a
-step, while tens of thousands of pieces share each step's inversion. Zero digits and infinite bases cost nothing. See `affine` for what happens when
-points coincide.
+A list is cut into pieces of bounded length, so that no distribution of scalars leaves one lane with all the work; a piece is added
+serially, one entry a step, while tens of thousands of pieces share each step's inversion. Zero digits and infinite bases cost nothing.
+See `affine` for what happens when points coincide.
 """
 import dataclasses
 import threading
@@ -28,7 +28,8 @@ _FEW = 32                                    # up to so many points Python integ
 class Bases:
   """Prepared fixed bases: finite points only, each row followed by its negative.
 
-  rows: uint32[2 * kept, point_limbs], row 2i is point i, row 2i + 1 is its negative. kept: the scalars, of `num_scalars`, that the points go with.
+  rows: uint32[2 * kept, point_limbs], row 2i is point i, row 2i + 1 is its negative. kept: the scalars, of `num_scalars`, that the
+  points go with.
   """
   degree: int
   num_scalars: int
@@ -95,8 +96,8 @@ def signed_digits(scalars, bits):
 
 
 class Buckets(NamedTuple):
-  """Digits sorted by bucket. keys: window << bits | |digit| of the non-empty buckets, in order, counts: their sizes; for every entry of a bucket
-  in turn, `scalar` is its index and `negative` the sign of its digit."""
+  """Digits sorted by bucket. keys: window << bits | |digit| of the non-empty buckets, in order, counts: their sizes; for every entry of
+  a bucket in turn, `scalar` is its index and `negative` the sign of its digit."""
   keys: np.ndarray
   counts: np.ndarray
   scalar: np.ndarray
@@ -194,7 +195,7 @@ class _Sums:
     return out
 
   def _block_sums(self, points, rows, starts, lengths):
-    """Up to _BLOCK pieces, longest first, one entry a step: the pieces still active are a prefix, and a piece is read when it is finished."""
+    """Up to _BLOCK pieces, longest first, one entry a step: those still active are a prefix, and a piece is read when it is finished."""
     if lengths[0] == 1:
       return np.take(points, rows[starts], axis=0)
     sums = np.empty((len(starts), points.shape[1]), np.uint32)
