@@ -1,4 +1,4 @@
-"""The peers that examples/benchmark.py runs beside zkjax. Nothing is installed: a peer that is not found is an error that says what to do."""
+"""The peers that examples/benchmark.py runs beside zkjax. Nothing is installed: a peer that is not found is an error with advice."""
 import json
 import os
 import pathlib
