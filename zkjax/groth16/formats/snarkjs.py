@@ -38,6 +38,7 @@ __all__ = ["Ceremony", "Contribution", "read_zkey", "read_zkey_ceremony", "write
 
 _PROTOCOL, _CURVE = "groth16", "bls12381"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,160}|[0-9]{1,160}")
+_MAX_DEPTH = 16
 _MAX_BYTES = 64 << 20                         # a JSON file becomes many small objects: bounded before it is parsed
 
 
@@ -161,11 +162,21 @@ def _load(path):
   if not data:
     raise FormatError("the file is empty", file=path, offset=0)
   try:
-    return json.loads(data.decode("utf-8"), object_pairs_hook=_unique_members)
+    return json.loads(_shallow(data.decode("utf-8")), object_pairs_hook=_unique_members)
   except json.JSONDecodeError as error:
     raise FormatError(f"not JSON: {error.msg}", file=path, offset=error.pos) from None
-  except (ValueError, RecursionError) as error:                  # not UTF-8, a number of 4300 digits, members twice, deep nesting
+  except ValueError as error:                                    # not UTF-8, a number of 4300 digits, members twice, deep nesting
     raise FormatError(f"not JSON that is read here: {error}", file=path) from None
+
+
+def _shallow(text):
+  """The text, or ValueError if its brackets nest deeper than any of these files: the parser recurses, on a stack that may be small."""
+  depth = 0
+  for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+    depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token.group(), 0)
+    if depth > _MAX_DEPTH:
+      raise ValueError(f"brackets nest deeper than {_MAX_DEPTH} levels")
+  return text
 
 
 def _unique_members(pairs):
