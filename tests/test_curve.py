@@ -343,7 +343,7 @@ def test_products_of_a_formula(monkeypatch, f, system, name, calls, number):
 
 def test_equal_shapes_trace_once(pairs):
   p, q = pairs[Fp]
-  operations = lambda p, q: (p.to_xyzz().add_mixed(q).to_affine(), p.to_xyzz().double(), p.multiply(Fr.from_ints(SCALARS)), p.multiply(3))
+  operations = lambda p, q: (p.to_xyzz().add_mixed(q).to_affine(), p.to_xyzz().double(), p.multiply(Fr.from_ints(SCALARS)), p.multiply(-3))
   operations(p, q)
   before = len(TRACES)
   operations(q, p)
