@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
+from counting import count_products
 from oracle import P, R
 
 from zkjax.ops import field
@@ -267,22 +268,6 @@ def test_inside_a_loop():
 
 
 # Budgets
-
-def count_products(monkeypatch, fn, *args):
-  """[batch size of each multiplication that `fn` calls], not counting those in Fp that one in Fp2 is made of."""
-  sizes, depth, multiply = [], [0], field._product
-
-  def counted(a, b):
-    if not depth[0]:
-      sizes.append(int(np.prod(np.broadcast_shapes(a.shape, b.shape))))
-    depth[0] += 1
-    product = multiply(a, b)
-    depth[0] -= 1
-    return product
-  monkeypatch.setattr(field, "_product", counted)
-  jax.eval_shape(fn, *args)
-  return sizes
-
 
 def test_products_make_one_multiplication(monkeypatch):
   x, y = Fr.ones((5,)), Fp2.ones((5,))

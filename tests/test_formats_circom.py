@@ -1,31 +1,18 @@
 """r1cs and wtns: byte round trips of circom's files, the meaning of what is read, and every count and value that is checked."""
 import dataclasses
-import pathlib
 import tracemalloc
 
 import numpy as np
 import pytest
+from shared_files import DATA, circuit, u32
 
 from zkjax.groth16.formats.circom import CircomR1cs, read_r1cs, read_wtns, write_r1cs, write_wtns
 from zkjax.groth16.types import FormatError, SparseMatrix
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.field import Fr
 
-DATA = pathlib.Path(__file__).parent / "data"
-CIRCUITS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "circuits"
 NAMES = ["chain10", "chain12", "edge_addonly", "edge_bits", "edge_linear", "edge_nopub", "edge_pow2exact", "edge_unused",
          "edge_zeroconstr", "merkle20_poseidon", "sha256_64"]
-
-
-def circuit(name):
-  folder = DATA / name if name == "mul" else CIRCUITS / name
-  if not folder.exists():
-    pytest.skip(f"../shared/circuits/{name} is not there")
-  return folder
-
-
-def u32(value):
-  return value.to_bytes(4, "little")
 
 
 def container(magic, version, sections):

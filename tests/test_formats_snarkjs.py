@@ -2,12 +2,12 @@
 import copy
 import dataclasses
 import json
-import pathlib
 import tracemalloc
 
 import numpy as np
 import oracle
 import pytest
+from shared_files import DATA, circuit, u32
 
 from zkjax.groth16.formats import snarkjs, zkey
 from zkjax.groth16.formats.circom import read_r1cs, read_wtns
@@ -19,22 +19,9 @@ from zkjax.ops.field import Fp
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.ntt import Domain
 
-DATA = pathlib.Path(__file__).parent / "data"
-CIRCUITS = pathlib.Path(__file__).resolve().parents[2] / "shared" / "circuits"
 NAMES = ["mul", "chain10", "chain12", "edge_addonly", "edge_bits", "edge_linear", "edge_nopub", "edge_pow2exact", "edge_unused",
          "edge_zeroconstr", "merkle20_poseidon", "sha256_64"]
 MUL = DATA / "mul/mul.zkey"
-
-
-def circuit(name):
-  folder = DATA / name if name == "mul" else CIRCUITS / name
-  if not folder.exists():
-    pytest.skip(f"../shared/circuits/{name} is not there")
-  return folder
-
-
-def u32(value):
-  return value.to_bytes(4, "little")
 
 
 def split(data):

@@ -200,8 +200,7 @@ def _subtract_if_not_less(value, constant):
     d = d if borrow is None else d + borrow
     out.append((d & np.int32(modulus.mask) if k < modulus.num - 1 else d).astype(jnp.uint32))
     borrow = d >> np.int32(modulus.bits)
-  keep = borrow < 0 if modulus.num else None
-  return Lazy(modulus, [jnp.where(keep, a, d) for a, d in zip(value.limbs, out)], value.bound)
+  return Lazy(modulus, [jnp.where(borrow < 0, a, d) for a, d in zip(value.limbs, out)], value.bound)
 
 
 class Wide:
@@ -220,17 +219,6 @@ class Wide:
   def __add__(self, other):
     return Wide(self.modulus, [a + b for a, b in zip(self.columns, other.columns)], self.bound + other.bound,
                 [a + b for a, b in zip(self.maxima, other.maxima)]).checked()
-
-  def __sub__(self, other):
-    """self - other + a multiple of the modulus that keeps every column non-negative."""
-    offset, multiple = at_least(self.modulus, other.maxima)
-    columns = [a + (np.uint64(k) - b) for a, b, k in zip(self.columns, other.columns, offset)]
-    bound = self.bound + Fraction(multiple, self.modulus.value)
-    return Wide(self.modulus, columns, bound, [a + k for a, k in zip(self.maxima, offset)]).checked()
-
-  def minus_part(self, other):
-    """self - other where `other` is a part of every column of self (cross terms of a product): no offset is needed."""
-    return Wide(self.modulus, [a - b for a, b in zip(self.columns, other.columns)], self.bound, self.maxima)
 
   def redc(self):
     """Montgomery reduction: value / R' mod modulus, below (bound * modulus / R' + 1) * modulus, with carried limbs.
@@ -377,9 +365,6 @@ class LazyFp2:
 
   def weakly_reduced(self):
     return LazyFp2(self.c0.weakly_reduced(), self.c1.weakly_reduced())
-
-  def canonical(self):
-    return LazyFp2(self.c0.canonical(), self.c1.canonical())
 
   def stack(self):
     return jnp.concatenate([self.c0.stack(), self.c1.stack()])

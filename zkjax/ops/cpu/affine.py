@@ -26,6 +26,8 @@ from zkjax.ops.limbs import FP, Lazy, LazyFp2, unpack
 LANES = 128                                  # what stays in the first-level cache
 ROWS = 256
 BOUND = Fraction(9, 4)                       # coordinates at rest are below BOUND * p
+PRODUCT = 2                                  # products at rest are below PRODUCT * p
+NORM = Fraction(9, 4)                        # and what is inverted, a product or a norm, below NORM * p
 FOLDED = 8                                   # lanes of the one Fermat inversion
 
 _COMPILING = {degree: threading.Lock() for degree in (1, 2)}
@@ -45,27 +47,37 @@ def _load(array, degree, bound=BOUND):
 
 
 def _constant(degree, value, like):
-  one = Lazy.constant(FP, value * FP.radix % FP.value, like)
-  return one if degree == 1 else LazyFp2(one, Lazy.constant(FP, 0, like))
+  constant = Lazy.constant(FP, value * FP.radix % FP.value, like)
+  return constant if degree == 1 else LazyFp2(constant, Lazy.constant(FP, 0, like))
+
+
+def _kept(value, bound):
+  """The value, proven to be small enough to be kept and loaded again as below bound * p."""
+  if value.bound > bound:
+    raise ValueError(f"a value may reach {float(value.bound):.3f} p, kept values must stay below {float(bound)} p")
+  return value
 
 
 def _rest(value):
-  """Reduced, and proven to be small enough to be kept."""
-  value = value.weakly_reduced()
-  if value.bound > BOUND:
-    raise ValueError(f"a coordinate may reach {float(value.bound):.3f} p, kept values must stay below {float(BOUND)} p")
-  return value
+  """A coordinate, reduced."""
+  return _kept(value.weakly_reduced(), BOUND)
+
+
+def _product(a, b):
+  """Stacked limbs of a b."""
+  return _kept(a * b, PRODUCT).stack()
 
 
 def _inverse(total, degree):
   """Inverses of uint32[degree * 14, LANES] lane by lane, zero giving zero garbage: fold lanes, one Fermat power, unfold."""
   if degree == 2:                            # 1 / (a + b u) = (a - b u) / (a^2 + b^2)
-    z = _load(total, 2, 2)
-    norm = _inverse((z.c0.square() + z.c1.square()).stack(), 1)
-    n = Lazy.stacked(FP, norm, 2)
+    z = _load(total, 2, PRODUCT)
+    norm = _kept((z.c0.square() + z.c1.square()).weakly_reduced(), NORM)
+    n = _load(_inverse(norm.stack(), 1), 1, PRODUCT)
     zero = Lazy.constant(FP, 0, z.c0)
-    return LazyFp2(z.c0 * n, (zero - z.c1) * n).stack()
-  mul = lambda a, b: (Lazy.stacked(FP, a, 4) * Lazy.stacked(FP, b, 4)).stack()
+    return _kept(LazyFp2(z.c0 * n, (zero - z.c1) * n), PRODUCT).stack()
+  load = lambda v: _load(v, 1, NORM)
+  mul = lambda a, b: _product(load(a), load(b))
   lanes = np.arange(LANES)
   shifts = [FOLDED << k for k in range((LANES // FOLDED).bit_length() - 1)]
   turned = jnp.asarray(np.stack([(lanes + s) % LANES for s in shifts]), jnp.int32)
@@ -76,7 +88,7 @@ def _inverse(total, degree):
   unit = _constant(1, 1, Lazy(FP, [folded[0]] * _NUM, 1)).stack()
   table = lax.scan(lambda v, _: (mul(v, folded), v), unit, None, length=16)[1]
   nibbles = jnp.asarray([int(c, 16) for c in f"{FP.value - 2:x}"], jnp.int32)
-  fourth = lambda _, v: Lazy.stacked(FP, v, 4).square().stack()
+  fourth = lambda _, v: _kept(load(v).square(), PRODUCT).stack()
   power = lambda acc, nibble: (mul(lax.fori_loop(0, 4, fourth, acc), table[nibble]), None)
   inverse = jnp.tile(lax.scan(power, unit, nibbles)[0], (1, LANES // FOLDED))
   return lax.scan(lambda v, step: (mul(v, step[1][:, step[0]]), None), inverse, (turned, saved), reverse=True)[0]
@@ -103,7 +115,7 @@ def _add(acc, entries, out, scratch, rows, degree, complete):
     prefix = lax.dynamic_update_index_in_dim(prefix, product, i, 0)
     x1, y1, x2, y2 = operands(i)
     case = _cases(x1, y1, x2, y2) if complete else None
-    return (_load(product, degree, 4) * _denominator(x1, y1, x2, case, one)).stack(), prefix
+    return _product(_load(product, degree, PRODUCT), _denominator(x1, y1, x2, case, one)), prefix
 
   def backward(step, state):
     inverse, previous, out = state
@@ -111,9 +123,9 @@ def _add(acc, entries, out, scratch, rows, degree, complete):
     out = lax.dynamic_update_index_in_dim(out, previous, jnp.minimum(i + 1, ROWS - 1), 0)
     x1, y1, x2, y2 = operands(i)
     case = _cases(x1, y1, x2, y2) if complete else None
-    inv = _load(inverse, degree, 4)
-    slope_inverse = inv * _load(prefix[i], degree, 4)
-    inverse = (inv * _denominator(x1, y1, x2, case, one)).stack()
+    inv = _load(inverse, degree, PRODUCT)
+    slope_inverse = inv * _load(prefix[i], degree, PRODUCT)
+    inverse = _product(inv, _denominator(x1, y1, x2, case, one))
     top = y2 - y1
     if complete:
       square = x1.square()
@@ -128,7 +140,7 @@ def _add(acc, entries, out, scratch, rows, degree, complete):
     return inverse, jnp.concatenate([x3.stack(), y3.stack()]), out
 
   total, prefix = lax.fori_loop(0, rows, forward, (ones, scratch))
-  bad = _load(total, degree, 4).is_zero()
+  bad = _load(total, degree, PRODUCT).is_zero()
   inverse = _inverse(jnp.where(bad, ones, total), degree)
   _, last, out = lax.fori_loop(0, rows, backward, (inverse, jnp.zeros_like(acc[0]), out))
   return lax.dynamic_update_index_in_dim(out, last, 0, 0), prefix, jnp.any(bad)
@@ -195,8 +207,8 @@ def prepare_rows(degree):
         words = words.T
         like = Lazy(FP, [words[0]] * _NUM, 1)
         coordinates = [unpack(FP, words[k * FP.words:(k + 1) * FP.words]) * Lazy.constant(FP, scale, like) for k in range(2 * degree)]
-        negatives = [(Lazy.constant(FP, 0, like) - c).weakly_reduced() for c in coordinates[degree:]]
-        x, y = ([c.stack() for c in part] for part in (coordinates[:degree], coordinates[degree:]))
+        negatives = [_rest(Lazy.constant(FP, 0, like) - c) for c in coordinates[degree:]]
+        x, y = ([_kept(c, BOUND).stack() for c in part] for part in (coordinates[:degree], coordinates[degree:]))
         return 0, jnp.concatenate(x + y + x + [c.stack() for c in negatives]).T
       return lax.scan(row, 0, points)[1]
 

@@ -313,13 +313,14 @@ def msm(bases, scalars, bits=None):
   scalars = scalars if isinstance(scalars, Scalars) else Scalars(scalars)
   if scalars.words.shape != (8, bases.num_scalars):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
-  curve, state = (G1, G2)[bases.degree - 1], _Sums(bases.degree)
+  curve = (G1, G2)[bases.degree - 1]
   if bits is None and len(bases.kept) <= _FEW:
     return curve.combination(zip(_plain_ints(scalars.words[:, bases.kept]), _to_ints(bases.rows[::2], bases.degree)))
   bits = window_bits(len(bases.kept)) if bits is None else bits
   keys, counts, rows = scalars.buckets(bits).of(bases)
   if not len(keys):
     return None
+  state = _Sums(bases.degree)
   sums = state.group_sums(bases.rows, rows, counts)
   window, shift, single = _weighted(sums, state, keys, bits)
   points = _to_ints(single, bases.degree)

@@ -1,0 +1,21 @@
+"""Counts of what a formula costs, for budgets."""
+import jax
+import numpy as np
+
+from zkjax.ops import field
+
+
+def count_products(monkeypatch, fn, *args):
+  """[batch size of each multiplication that `fn` calls], not counting those in Fp that one in Fp2 is made of."""
+  sizes, depth, multiply = [], [0], field._product
+
+  def counted(a, b):
+    if not depth[0]:
+      sizes.append(int(np.prod(np.broadcast_shapes(a.shape, b.shape))))
+    depth[0] += 1
+    product = multiply(a, b)
+    depth[0] -= 1
+    return product
+  monkeypatch.setattr(field, "_product", counted)
+  jax.eval_shape(fn, *args)
+  return sizes
