@@ -78,7 +78,8 @@ def to_limbs(curve, points):
 
 def from_limbs(curve, rows):
   inverse = pow(FP.radix, -1, P)
-  coordinates = [[FP.join(c) * inverse % P for c in row.reshape(-1, FP.num)] for row in rows]
+  components = rows.reshape(len(rows), 2, FP.num, degree(curve)).swapaxes(2, 3).reshape(len(rows), 2 * degree(curve), FP.num)
+  coordinates = [[FP.join(c) * inverse % P for c in row] for row in components]
   point = lambda c: (c[0], c[1]) if curve is G1 else ((c[0], c[1]), (c[2], c[3]))
   return [point(c) if any(c) else None for c in coordinates]
 
@@ -153,10 +154,26 @@ def test_prepared_rows_are_points_and_negatives(table, curve, count):
   assert from_limbs(curve, bases.rows) == [p for q in points if q for p in (q, curve.negate(q))]
 
 
+@GROUPS
+def test_rows_are_the_inner_form_of_any_coordinates(curve):
+  """Right at the edges of the estimated quotient, and small enough for `affine`: carried limbs, positive ones below (1 + 2^-39) p."""
+  edges = [0, 1, P - 1, P // 2] + [k * P // (1 << FP.shift) + d for k in (1, 2, 255) for d in (0, 1)]
+  values = edges + [random.Random(0).randrange(P) for _ in range(5000)]
+  coordinates = np.array(values[:len(values) // 4 * 4], object).reshape(-1, 2, degree(curve))
+  words = np.array([[v >> 32 * i & 0xffffffff for v in row for i in range(12)] for row in coordinates.reshape(len(coordinates), -1)])
+  rows = cpu_msm._rows(words.astype(np.uint32), degree(curve))
+  assert 0 <= rows.min() and rows.max() <= FP.mask
+  limbs = rows.reshape(-1, 2, 2, FP.num, degree(curve)).astype(object)
+  joined = (limbs * np.array([1 << FP.bits * k for k in range(FP.num)], object)[:, None]).sum(axis=3)
+  inner = coordinates * (1 << FP.shift) % P
+  assert (joined[:, 0] % P == inner).all() and (joined[:, 0] < P + (P >> 39)).all()
+  assert (joined[:, 1, 0] == joined[:, 0, 0]).all() and (joined[:, 1, 1] == 2 * P - joined[:, 0, 1]).all()
+
+
 def test_prepare_takes_more_points_than_a_block(table):
   points = table(G1)[1][:300]
   words = to_affine(G1, points)
-  repeats = BLOCK // 300 + 1
+  repeats = cpu_msm._PREPARED // 300 + 1
   bases = cpu_msm.prepare(jax.tree.map(lambda v: np.tile(v, repeats), words))
   expected = cpu_msm.prepare(words).rows
   assert len(bases.kept) == 300 * repeats and (bases.rows.reshape(repeats, -1) == expected.reshape(-1)).all()

@@ -4,12 +4,14 @@ from fractions import Fraction
 
 import cases
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracle import P, R
 
 from zkjax.ops import limbs
-from zkjax.ops.limbs import FP, FR, Lazy, LazyFp2, wide, wide_square
+from zkjax.ops.lazy_fp2 import LazyFp2
+from zkjax.ops.limbs import FP, FR, Lazy, wide, wide_square
 
 MODULI = pytest.mark.parametrize("m", [FR, FP], ids=["Fr", "Fp"])
 
@@ -213,16 +215,45 @@ def test_product_of_words(m):
 
 # The quadratic extension
 
+def fp2_pair(bound, limb_max):
+  """(LazyFp2, LazyFp2, [(a0, a1, b0, b1)]): the lanes of `pair`, components of one number in opposite order."""
+  a, b = pair(FP, bound, limb_max, bound, limb_max)
+  both = lambda x: LazyFp2(Lazy(FP, [np.stack([v, v[::-1]]) for v in x.limbs], x.bound, x.limb_max))
+  return both(a), both(b), [(w, x, y, z) for w, x, y, z in zip(values(a), values(a)[::-1], values(b), values(b)[::-1])]
+
+
+def check_fp2(value):
+  """[(c0, c1)] after checking the bounds of both."""
+  return list(zip(*(check(Lazy(FP, [v[k] for v in value.both.limbs], value.both.bound, value.both.limb_max)) for k in range(2))))
+
+
 @pytest.mark.parametrize("bound,limb_max", [(1, None), (3, None), (4, 1 << 30)])
 def test_lazy_fp2(bound, limb_max):
-  a0, b0 = pair(FP, bound, limb_max, bound, limb_max)
-  a1, b1 = (Lazy(FP, [v[::-1] for v in x.limbs], x.bound, x.limb_max) for x in (a0, b0))
-  a, b = LazyFp2(a0, a1), LazyFp2(b0, b1)
-  ints = list(zip(*map(values, (a0, a1, b0, b1))))
-  pairs = lambda v: [((x * FP.radix) % P, (y * FP.radix) % P) for x, y in zip(check(v.c0), check(v.c1))]
-  assert pairs(a * b) == [((w * y - x * z) % P, (w * z + x * y) % P) for w, x, y, z in ints]
-  assert pairs(a.square()) == [((w * w - x * x) % P, 2 * w * x % P) for w, x, _, _ in ints]
-  assert pairs(a - b) == [((w - y) * FP.radix % P, (x - z) * FP.radix % P) for w, x, y, z in ints]
+  a, b, ints = fp2_pair(bound, limb_max)
+  outer = lambda v: [(x * FP.radix % P, y * FP.radix % P) for x, y in check_fp2(v)]
+  plain = lambda v: [(x % P, y % P) for x, y in check_fp2(v)]
+  assert outer(a * b) == [((w * y - x * z) % P, (w * z + x * y) % P) for w, x, y, z in ints]
+  assert outer(a.square()) == [((w * w - x * x) % P, 2 * w * x % P) for w, x, _, _ in ints]
+  assert plain(a + b) == [((w + y) % P, (x + z) % P) for w, x, y, z in ints]
+  assert plain(a - b) == [((w - y) % P, (x - z) % P) for w, x, y, z in ints]
+  assert plain(a.conjugate()) == [(w % P, -x % P) for w, x, _, _ in ints]
+  assert plain(a.weakly_reduced()) == [(w % P, x % P) for w, x, _, _ in ints]
+  assert plain(LazyFp2.stacked(FP, a.stack(), bound)) == [(w % P, x % P) for w, x, _, _ in ints]
+
+
+def test_lazy_fp2_is_zero_where_both_components_are():
+  zero, one = [0] * FP.num, [1] + [0] * (FP.num - 1)
+  lanes = np.array([[zero, FP.split(P), one, zero, one], [zero, zero, zero, one, one]], np.uint32)      # component, lane, limb
+  value = LazyFp2(Lazy(FP, [lanes[:, :, k] for k in range(FP.num)], Fraction(P + 1, P)))
+  assert np.asarray(value.is_zero()).tolist() == [True, True, False, False, False]
+
+
+@MODULI
+def test_rolled_product(m):
+  """The same as the unrolled one, for limbs up to 2^bits and values up to the bound where carries stay below the last limb."""
+  a, b = pair(m, 9 / 4, m.mask + 1, 9 / 4, m.mask + 1)
+  product = Lazy.stacked(m, np.asarray(limbs.mul_rolled(m, jnp.stack(a.limbs), jnp.stack(b.limbs))), 2, m.mask + 1)
+  assert [v * m.radix % m.value for v in check(product)] == [x * y % m.value for x, y in zip(values(a), values(b))]
 
 
 # What could overflow raises while tracing

@@ -21,6 +21,7 @@ from zkjax.ops.cpu.msm import Scalars
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
+from zkjax.ops.programs import stored
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +110,7 @@ def public_inputs(key, witness):
   return _checked(key, witness)[1:key.num_public + 1].to_ints()
 
 
-@functools.partial(jax.jit, static_argnames=("domain", "h_basis"))
+@functools.partial(stored, static_argnames=("domain", "h_basis"))
 def quotient_scalars(constraints, witness, domain, h_basis):
   """The plain scalars uint32[8, n] that the h query is fed with; see `qap.quotient`."""
   with jax.named_scope("matvec"):
@@ -118,7 +119,7 @@ def quotient_scalars(constraints, witness, domain, h_basis):
     return quotient(az, bz, cz, domain, h_basis).to_plain()
 
 
-@functools.partial(jax.jit, static_argnames=("domain", "h_basis"))
+@functools.partial(stored, static_argnames=("domain", "h_basis"))
 def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
   return jax.vmap(lambda w: quotient_scalars(constraints, w, domain, h_basis))(witnesses)
 

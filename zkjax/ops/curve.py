@@ -14,6 +14,7 @@ from jax import lax
 from zkjax.ops import bls12_381
 from zkjax.ops.field import Batched, Fp, Fp2, Fr, batch_inverse, broadcast, in_blocks, lanewise, products
 from zkjax.ops.int_curve import CUBE_ROOT, PSI_X, PSI_Y
+from zkjax.ops.programs import stored
 from zkjax.pytree import pytree
 
 _CURVE_LANES = 2048                          # lanes of one call of the curve equation on the host
@@ -336,7 +337,7 @@ def is_on_curve(points):
 
   Args: points: Affine of any batch. Arrays are tested in blocks of one shape, so that a new length never compiles, and give a NumPy array.
   """
-  return _in_host_blocks(_on_curve, _CURVE_LANES, points)
+  return _in_host_blocks(_on_curve_block, _CURVE_LANES, points)
 
 
 def is_in_subgroup(points):
@@ -345,7 +346,7 @@ def is_in_subgroup(points):
   On the curve, P is in G1 when phi(P) = -[x^2]P with phi(x, y) = (beta x, y), beta^3 = 1, and in G2 when psi(P) = [x]P with psi the
   untwisted Frobenius. Args: points: as `is_on_curve`. Cost: 63 doublings and 6 additions a point of G2, twice that in G1.
   """
-  return is_on_curve(points) & _in_host_blocks(_in_subgroup, _SUBGROUP_LANES, points)
+  return is_on_curve(points) & _in_host_blocks(_in_subgroup_block, _SUBGROUP_LANES, points)
 
 
 @lanewise
@@ -375,6 +376,9 @@ def _times_parameter(p):
     total = lax.fori_loop(0, jnp.asarray(runs)[i], lambda _, q: q.double(), total)
     return total.add(p).select(i < len(runs) - 1, total)
   return lax.fori_loop(0, len(runs), step, p)
+
+
+_on_curve_block, _in_subgroup_block = stored(_on_curve), stored(_in_subgroup)
 
 
 def _in_host_blocks(test, lanes, points):

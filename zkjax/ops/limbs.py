@@ -95,9 +95,9 @@ class Lazy:
     return cls(modulus, [jnp.full_like(like.limbs[0], np.uint32(v)) for v in modulus.split(value)], 1)
 
   @classmethod
-  def stacked(cls, modulus, array, bound):
-    """From carried limbs uint32[num, *batch]."""
-    return cls(modulus, [array[i] for i in range(modulus.num)], bound)
+  def stacked(cls, modulus, array, bound, limb_max=None):
+    """From limbs uint32[num, *batch], carried ones if limb_max is not given."""
+    return cls(modulus, [array[i] for i in range(modulus.num)], bound, limb_max)
 
   def maxima(self):
     """The largest possible value of each limb."""
@@ -247,7 +247,7 @@ def wide(a, b):
   """The unreduced product, column by column; carries the operands first if their limbs are too large."""
   a, b = _fit(a, b)
   m, x, y = a.modulus, a.maxima(), b.maxima()
-  u, v = ([limb.astype(jnp.uint64) for limb in c.limbs] for c in (a, b))
+  u, v = ([limb.astype(jnp.uint64) for limb in _written_out(c)] for c in (a, b))
   columns, maxima = [], []
   for k in range(2 * m.num - 1):
     pairs = [(j, k - j) for j in range(max(0, k - m.num + 1), min(m.num, k + 1))]
@@ -260,7 +260,7 @@ def wide_square(a):
   """wide(a, a) with the equal cross products computed once and doubled."""
   a, _ = _fit(a, a)
   m, x = a.modulus, a.maxima()
-  u = [limb.astype(jnp.uint64) for limb in a.limbs]
+  u = [limb.astype(jnp.uint64) for limb in _written_out(a)]
   columns, maxima = [], []
   for k in range(2 * m.num - 1):
     pairs = [(j, k - j) for j in range(max(0, k - m.num + 1), min(m.num, k + 1)) if j < k - j]
@@ -274,6 +274,11 @@ def wide_square(a):
   return Wide(m, columns + [jnp.zeros_like(columns[0])], a.bound**2, maxima + [0]).checked()
 
 
+def _written_out(value):
+  """The limbs; those of a sum are computed once and kept, XLA would compute them again in every column."""
+  return value.limbs if value.limb_max <= value.modulus.mask + 1 else jax.lax.optimization_barrier(value.limbs)
+
+
 def _fit(a, b):
   """Operands whose product columns leave room for a reduction: num * (limb_a limb_b + 2^(2 bits)) < 2^64."""
   limit = (1 << 64) // a.modulus.num - 2 * (1 << 2 * a.modulus.bits)
@@ -282,6 +287,30 @@ def _fit(a, b):
     a = a.carried() if a.limb_max >= b.limb_max else a
     b = a if same else (b.carried() if a.limb_max * b.limb_max >= limit else b)
   return a, b
+
+
+def mul_rolled(modulus, a, b):
+  """a b / R' for uint32[num, *batch] with limbs up to 2^bits: a loop over the limbs of a, a tenth of the graph of `Lazy` and slower.
+
+  The result is below (bound_a bound_b modulus / R' + 1) modulus, its low limbs up to 2^bits. Step i adds a_i b and the multiple of the
+  modulus that clears the lowest column, and drops that column: a column stays below 2 num 2^(2 bits) + 2^(64 - bits) < 2^62.
+  """
+  bits, mask = np.uint64(modulus.bits), np.uint32(modulus.mask)
+  column = lambda v: np.array(v, np.uint64).reshape((-1,) + (1,) * (b.ndim - 1))
+  wide_b, limbs = b.astype(jnp.uint64), column(modulus.limbs)
+
+  def step(i, t):
+    t = t + jax.lax.dynamic_index_in_dim(a, i).astype(jnp.uint64) * wide_b
+    q = ((t[:1].astype(jnp.uint32) * np.uint32(modulus.negative_inverse)) & mask).astype(jnp.uint64)
+    t = t + q * limbs
+    carry = t[:1] >> bits
+    return jnp.concatenate([t[1:2] + carry, t[2:], jnp.zeros_like(carry)])
+  t = jax.lax.fori_loop(0, modulus.num, step, jnp.zeros(b.shape, jnp.uint64))
+  masks = column([modulus.mask] * (modulus.num - 1) + [(1 << 64) - 1])
+  for _ in range(3):                          # carries of 62 - 28, then of 6 bits, then of one
+    over = t >> bits
+    t = (t & masks) + jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
+  return t.astype(jnp.uint32)
 
 
 def unpack(modulus, words, shift=0):
@@ -318,57 +347,3 @@ def mul(modulus, a, b):
   """a b / R for canonical uint32[words, *batch]: below (2^shift modulus / R' + 1) modulus < 2 modulus, one conditional subtraction."""
   with jax.enable_x64(True):
     return pack((unpack(modulus, a, modulus.shift) * unpack(modulus, b)).canonical())
-
-
-class LazyFp2:
-  """c0 + c1 u over Fp in lazy limbs, u^2 = -1. Four products and two reductions: each column is one sum, where Karatsuba's
-  three products would be written out as 64-bit columns and read again (measured: 1.9 times slower on XLA:CPU)."""
-
-  def __init__(self, c0, c1):
-    self.c0, self.c1 = c0, c1
-
-  def __add__(self, other):
-    return LazyFp2(self.c0 + other.c0, self.c1 + other.c1)
-
-  def __sub__(self, other):
-    return LazyFp2(self.c0 - other.c0, self.c1 - other.c1)
-
-  def __mul__(self, other):
-    a, b = self, other
-    while not a._fits(b):
-      a, b = (a.carried(), b) if a.limb_max > b.limb_max else (a, b.carried())
-    minus_b1 = Lazy(b.c1.modulus, [jnp.zeros_like(v) for v in b.c1.limbs], 0, 0) - b.c1
-    real = wide(a.c0, b.c0) + wide(a.c1, minus_b1)
-    return LazyFp2(real.redc(), (wide(a.c0, b.c1) + wide(a.c1, b.c0)).redc())
-
-  def square(self):
-    """(c0 + c1)(c0 - c1) + 2 c0 c1 u: two products."""
-    return LazyFp2((self.c0 + self.c1) * (self.c0 - self.c1), self.c0 * (self.c1 + self.c1))
-
-  @property
-  def limb_max(self):
-    return max(self.c0.limb_max, self.c1.limb_max)
-
-  def _fits(self, other):
-    """Whether a column of c0 d0 + c1 (-d1), with limbs of -d1 up to limb_max + 2^bits, leaves room for a reduction."""
-    m = self.c0.modulus
-    return m.num * (self.limb_max * (2 * other.limb_max + (1 << m.bits)) + 2 * (1 << 2 * m.bits)) < 1 << 64
-
-  def select(self, condition, other):
-    return LazyFp2(self.c0.select(condition, other.c0), self.c1.select(condition, other.c1))
-
-  def is_zero(self):
-    return self.c0.is_zero() & self.c1.is_zero()
-
-  def carried(self):
-    return LazyFp2(self.c0.carried(), self.c1.carried())
-
-  def weakly_reduced(self):
-    return LazyFp2(self.c0.weakly_reduced(), self.c1.weakly_reduced())
-
-  def stack(self):
-    return jnp.concatenate([self.c0.stack(), self.c1.stack()])
-
-  @property
-  def bound(self):
-    return max(self.c0.bound, self.c1.bound)

@@ -3,9 +3,9 @@
 Cost: 6 products an addition (G1), as 5 M + 1 S: prefix product, two products to unwind it, slope, slope^2, y. The inversion is shared by
 the rows of a lane and then by the lanes (Montgomery's trick twice), so one Fermat power on 8 lanes serves the whole call.
 
-A point is a row of 2 * degree * 14 limbs of 28 bits, uint32, inner Montgomery form (R' = 2^392), coordinates below BOUND * p: no
-canonical form is kept between additions. The loops have a dynamic trip count, so one executable serves every size: nothing here depends
-on the circuit.
+A point is a row of 2 * degree * 14 limbs of 28 bits, uint32: x, then y, in Fp2 limb k of c0 beside limb k of c1. Inner Montgomery form
+(R' = 2^392), coordinates below BOUND * p: no canonical form is kept between additions. The loops have a dynamic trip count, so one
+executable serves every size: nothing here depends on the circuit.
 
 The fast form is partial: it is right where acc and entry differ in x and neither is infinity. Equal x make a lane's product of
 differences zero, and the call says so; the caller then repeats it with complete=True, which handles doublings, opposite points and
@@ -21,7 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from zkjax.ops.limbs import FP, Lazy, LazyFp2, unpack
+from zkjax.ops import limbs
+from zkjax.ops.lazy_fp2 import LazyFp2
+from zkjax.ops.limbs import FP, Lazy
+from zkjax.ops.programs import executable
 
 LANES = 128                                  # what stays in the first-level cache
 ROWS = 256
@@ -42,13 +45,15 @@ def point_limbs(degree):
 
 def _load(array, degree, bound=BOUND):
   """A coordinate from stacked limbs uint32[degree * 14, lanes]."""
-  parts = [Lazy.stacked(FP, array[k * _NUM:(k + 1) * _NUM], bound) for k in range(degree)]
-  return parts[0] if degree == 1 else LazyFp2(*parts)
+  return (Lazy, LazyFp2)[degree - 1].stacked(FP, array, bound, FP.mask + 1)
 
 
 def _constant(degree, value, like):
-  constant = Lazy.constant(FP, value * FP.radix % FP.value, like)
-  return constant if degree == 1 else LazyFp2(constant, Lazy.constant(FP, 0, like))
+  """A Python integer in every lane of `like`, uint32[lanes]."""
+  constant = Lazy.constant(FP, value * FP.radix % FP.value, Lazy(FP, [like], 1))
+  if degree == 1:
+    return constant
+  return LazyFp2(Lazy(FP, [jnp.stack([v, jnp.zeros_like(v)]) for v in constant.limbs], 1))
 
 
 def _kept(value, bound):
@@ -69,29 +74,42 @@ def _product(a, b):
 
 
 def _inverse(total, degree):
-  """Inverses of uint32[degree * 14, LANES] lane by lane, zero giving zero garbage: fold lanes, one Fermat power, unfold."""
+  """Inverses of uint32[degree * 14, LANES] below PRODUCT * p, lane by lane, zero giving zero garbage: fold lanes, one Fermat power, unfold.
+
+  What runs a few times a call is made of rolled products: every other one is a tenth of the program.
+  """
   if degree == 2:                            # 1 / (a + b u) = (a - b u) / (a^2 + b^2)
     z = _load(total, 2, PRODUCT)
-    norm = _kept((z.c0.square() + z.c1.square()).weakly_reduced(), NORM)
-    n = _load(_inverse(norm.stack(), 1), 1, PRODUCT)
-    zero = Lazy.constant(FP, 0, z.c0)
-    return _kept(LazyFp2(z.c0 * n, (zero - z.c1) * n), PRODUCT).stack()
-  load = lambda v: _load(v, 1, NORM)
-  mul = lambda a, b: _product(load(a), load(b))
+    c0, c1 = (part.stack()[:, 0] for part in z.component)
+    squares = [Lazy.stacked(FP, limbs.mul_rolled(FP, c, c), PRODUCT, FP.mask + 1) for c in (c0, c1)]
+    inverse = _inverse(_kept((squares[0] + squares[1]).weakly_reduced(), NORM).stack(), 1)
+    return limbs.mul_rolled(FP, inverse[:, None], z.conjugate().stack().reshape(_NUM, 2, LANES)).reshape(total.shape)
+  mul = functools.partial(limbs.mul_rolled, FP)
   lanes = np.arange(LANES)
   shifts = [FOLDED << k for k in range((LANES // FOLDED).bit_length() - 1)]
   turned = jnp.asarray(np.stack([(lanes + s) % LANES for s in shifts]), jnp.int32)
   # up: v_k = v_(k-1) * v_(k-1) turned; after all steps lane j holds the product of the lanes congruent to j mod FOLDED
   top, saved = lax.scan(lambda v, turn: (mul(v, v[:, turn]), v), total, turned)
-  folded = top[:, :FOLDED]
-  # folded^(p - 2), four bits a step from the top: the table holds folded^0 .. folded^15
-  unit = _constant(1, 1, Lazy(FP, [folded[0]] * _NUM, 1)).stack()
-  table = lax.scan(lambda v, _: (mul(v, folded), v), unit, None, length=16)[1]
-  nibbles = jnp.asarray([int(c, 16) for c in f"{FP.value - 2:x}"], jnp.int32)
-  fourth = lambda _, v: _kept(load(v).square(), PRODUCT).stack()
-  power = lambda acc, nibble: (mul(lax.fori_loop(0, 4, fourth, acc), table[nibble]), None)
-  inverse = jnp.tile(lax.scan(power, unit, nibbles)[0], (1, LANES // FOLDED))
+  inverse = jnp.tile(_power(top[:, :FOLDED]), (1, LANES // FOLDED))
   return lax.scan(lambda v, step: (mul(v, step[1][:, step[0]]), None), inverse, (turned, saved), reverse=True)[0]
+
+
+def _power(base):
+  """base^(p - 2), four bits a step from the top, as one loop of products: registers 0..15 hold base^0 .. base^15, 16 the power."""
+  first, *nibbles = (int(c, 16) for c in f"{FP.value - 2:x}")
+  steps, power = [(k - 1, 1, k) for k in range(2, 16)], first
+  for nibble in nibbles:
+    for _ in range(4):
+      steps.append((power, power, 16))
+      power = 16
+    steps.append((16, nibble, 16))
+  one = _constant(1, 1, base[0]).stack()
+  registers = jnp.concatenate([jnp.stack([one, base]), jnp.zeros((15,) + base.shape, jnp.uint32)])
+
+  def step(registers, at):
+    product = _product(_load(registers[at[0]], 1, PRODUCT), _load(registers[at[1]], 1, PRODUCT))
+    return lax.dynamic_update_index_in_dim(registers, product, at[2], 0), None
+  return lax.scan(step, registers, jnp.asarray(steps, jnp.int32))[0][16]
 
 
 def _add(acc, entries, out, scratch, rows, degree, complete):
@@ -102,8 +120,7 @@ def _add(acc, entries, out, scratch, rows, degree, complete):
   does not read, one value a step that was carried into it: anything else makes XLA copy the buffer at every step.
   """
   half = degree * _NUM
-  one = _constant(degree, 1, Lazy(FP, [acc[0, 0]] * _NUM, 1))
-  zero = _constant(degree, 0, Lazy(FP, [acc[0, 0]] * _NUM, 1))
+  one, zero = (_constant(degree, value, acc[0, 0]) for value in (1, 0))
   ones = one.stack()
 
   def operands(i):
@@ -171,8 +188,8 @@ def _denominator(x1, y1, x2, case, one):
 
 
 def _all_zero(value):
-  parts = (value,) if isinstance(value, Lazy) else (value.c0, value.c1)
-  return functools.reduce(lambda a, b: a | b, [limb for part in parts for limb in part.limbs]) == 0
+  limbs = value.limbs if isinstance(value, Lazy) else [v for part in value.component for v in part.limbs]
+  return functools.reduce(lambda a, b: a | b, [v.reshape(v.shape[-1:]) for v in limbs]) == 0
 
 
 def batch_add(degree, complete=False):
@@ -188,36 +205,13 @@ def _batch_add(degree, complete):
       return _add(acc, entries, out, scratch, rows, degree, complete)
 
   words = point_limbs(degree)
-  return _compile(batch_affine_add, *[(ROWS, words, LANES)] * 3, (ROWS, words // 2, LANES), (), donate=(2, 3))
+  shapes = [(ROWS, words, LANES)] * 3 + [(ROWS, words // 2, LANES), ()]
+  return _compile(batch_affine_add, (degree, complete), shapes, donate=(2, 3))
 
 
-@functools.cache
-def prepare_rows(degree):
-  """The executable that brings ROWS * LANES points in outer form, uint32[ROWS, LANES, 2 * degree * 12], to rows of inner limbs and their
-  negatives.
-
-  Outer form is v 2^384 in 32-bit words; the product with 2^8 R' gives v R' (R' = 2^392). Infinity, all zero, stays all zero.
-  """
-  half = degree * FP.words
-  scale = (1 << FP.shift) * FP.radix % FP.value
-
-  def convert(points):
-    with jax.enable_x64(True):
-      def row(_, words):
-        words = words.T
-        like = Lazy(FP, [words[0]] * _NUM, 1)
-        coordinates = [unpack(FP, words[k * FP.words:(k + 1) * FP.words]) * Lazy.constant(FP, scale, like) for k in range(2 * degree)]
-        negatives = [_rest(Lazy.constant(FP, 0, like) - c) for c in coordinates[degree:]]
-        x, y = ([_kept(c, BOUND).stack() for c in part] for part in (coordinates[:degree], coordinates[degree:]))
-        return 0, jnp.concatenate(x + y + x + [c.stack() for c in negatives]).T
-      return lax.scan(row, 0, points)[1]
-
-  return _compile(convert, (ROWS, LANES, 2 * half))
-
-
-def _compile(function, *shapes, donate=()):
+def _compile(function, static, shapes, donate):
   """Compiled for the CPU whatever the default backend is; a shape () is an int32."""
   cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
-  arguments = [jax.ShapeDtypeStruct(s, jnp.uint32 if s else jnp.int32) for s in shapes]
+  arguments = tuple(jax.ShapeDtypeStruct(s, jnp.uint32 if s else jnp.int32) for s in shapes)
   jitted = jax.jit(function, in_shardings=cpu, out_shardings=cpu, donate_argnums=donate)
-  return jitted.lower(*arguments).compile(compiler_options=_COMPILER_OPTIONS)
+  return executable(function, jitted, arguments, static, _COMPILER_OPTIONS)

@@ -21,6 +21,7 @@ from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
 
 _BLOCK = affine.ROWS * affine.LANES
+_PREPARED = 2048                             # points prepared at a time: what stays in the second-level cache
 _FEW = 32                                    # up to so many points Python integers take a few milliseconds, and nothing is compiled
 
 
@@ -44,31 +45,45 @@ def prepare(points, offset=0):
   words = np.stack([np.asarray(v.limbs).T for v in parts], axis=1).reshape(-1, len(parts) * FP.words)
   kept = np.flatnonzero(words.any(axis=1)).astype(np.int32)
   words = words[kept]
-  rows = _rows_of_few(words) if len(kept) <= _FEW else _rows(words, degree)
+  rows = np.empty((len(words), 2, affine.point_limbs(degree)), np.uint32)
+  for start in range(0, len(words), _PREPARED):
+    rows[start:start + _PREPARED] = _rows(words[start:start + _PREPARED], degree)
   return Bases(degree, offset + points.x.shape[0], offset + kept, rows.reshape(-1, affine.point_limbs(degree)))
 
 
 def _rows(words, degree):
-  """Outer 32-bit words of finite points to rows of inner limbs, each point beside its negative."""
-  rows = np.empty((len(words), 2 * affine.point_limbs(degree)), np.uint32)
-  padded = np.zeros((_BLOCK, words.shape[1]), np.uint32)
-  for start in range(0, len(words), _BLOCK):
-    block = words[start:start + _BLOCK]
-    padded[:len(block)] = block
-    out = np.asarray(affine.prepare_rows(degree)(padded.reshape(affine.ROWS, affine.LANES, -1)))
-    rows[start:start + len(block)] = out.reshape(_BLOCK, -1)[:len(block)]
-  return rows
+  """uint32[n, 2, limbs]: rows of inner limbs of finite points and of their negatives, from outer 32-bit words uint32[n, 2 * degree * 12].
+
+  Inner form is outer form times 2^shift mod p. The quotient of that by p is estimated from the two top words, a little low: the error of
+  a float64 is below 2^-44, so that the remainder is below (1 + 2^-39) p.
+  """
+  coordinates = words.reshape(len(words), 2 * degree, FP.words).transpose(2, 1, 0).astype(np.int64)
+  top = coordinates[-1] * 2.0**32 + coordinates[-2]
+  quotient = np.maximum(top * (2.0**(32 * FP.words - 64 + FP.shift) / FP.value) - 2.0**-40, 0).astype(np.int64)
+  shifted = [_bits(coordinates, FP.bits * k - FP.shift) for k in range(FP.num)]
+  out = np.empty((2, 2, FP.num, degree, len(words)), np.int64)               # sign, x or y, limb, component, point
+  positive = _carried([(v - quotient * p).reshape(2, degree, -1) for v, p in zip(shifted, FP.limbs)])
+  out[:] = positive
+  out[1, 1] = _carried([p - v for v, p in zip(positive[1], FP.split(2 * FP.value))])
+  return out.transpose(4, 0, 1, 2, 3).reshape(len(words), 2, -1)
 
 
-def _rows_of_few(words):
-  """`_rows` on Python integers, without compiling anything: inner form is outer form times 2^shift."""
-  rows = []
-  for point in words.reshape(len(words), words.shape[1] // FP.words, FP.words):
-    values = [(int.from_bytes(v.tobytes(), "little") << FP.shift) % FP.value for v in point]
-    half = len(values) // 2
-    negatives = [-v % FP.value for v in values[half:]]
-    rows.append([limb for v in values + values[:half] + negatives for limb in FP.split(v)])
-  return np.array(rows, np.uint32)
+def _bits(words, position):
+  """FP.bits bits of int64[words, ...] from a bit position on, which may be negative."""
+  j, offset = divmod(position, 32)
+  low = words[j] >> offset if j >= 0 else 0
+  high = words[j + 1] << (32 - offset) if j + 1 < len(words) else 0
+  return (low | high) & FP.mask
+
+
+def _carried(limbs):
+  """int64[..., limbs, degree, n], every limb but the last in [0, 2^bits), of signed limbs [..., degree, n]."""
+  out, carry = [], 0
+  for v in limbs[:-1]:
+    v = v + carry
+    out.append(v & FP.mask)
+    carry = v >> FP.bits
+  return np.stack(out + [limbs[-1] + carry], axis=-3)
 
 
 def window_bits(num_points):
@@ -290,7 +305,8 @@ def _regroup(points, state, rows, group, keep):
 def _to_ints(rows, degree):
   """Affine integer points (None for infinity) of rows of inner limbs."""
   inverse = pow(FP.radix, -1, FP.value)
-  values = [[int(v) for v in row] for row in rows.reshape(len(rows) * 2 * degree, FP.num)]
+  rows = rows.reshape(len(rows), 2, FP.num, degree).swapaxes(2, 3)
+  values = [[int(v) for v in row] for row in rows.reshape(-1, FP.num)]
   coordinates = [FP.join(v) * inverse % FP.value for v in values]
   points = []
   for row in range(len(rows)):
