@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from zkjax.ops import bls12_381, limbs, words
+from zkjax.ops.programs import stored
 from zkjax.pytree import pytree
 
 _BLOCK_LANES = 128                           # a block of a dozen values of 12 limbs stays in the cache nearest to the core
@@ -247,9 +248,9 @@ class _PrimeField(_Field):
       return cls.from_ints(np.array(self.to_ints(), dtype=object) * factor)
     out, constant = np.empty_like(flat, order="C"), cls.from_ints([factor])
     chunks = [(start, min(_CHUNK, count - start)) for start in range(0, count, _CHUNK)]
-    calls = [cls(np.pad(flat[:, a:a + n], ((0, 0), (0, _CHUNK - n)))) * constant for a, n in chunks]
+    calls = [_product_limbs(cls(np.pad(flat[:, a:a + n], ((0, 0), (0, _CHUNK - n)))), constant) for a, n in chunks]
     for (start, size), result in zip(chunks, calls):
-      out[:, start:start + size] = np.asarray(result.limbs)[:, :size]
+      out[:, start:start + size] = np.asarray(result)[:, :size]
     return cls(out.reshape(array.shape))
 
   def bits(self):
@@ -274,6 +275,11 @@ class _PrimeField(_Field):
   def inverse(self):
     """1 / self by Fermat, self^(modulus - 2); 0 for 0. About 1.5 products a bit: use `batch_inverse` for many."""
     return self.pow(self.modulus - 2)
+
+
+@stored
+def _product_limbs(a, b):
+  return (a * b).limbs
 
 
 @pytree
