@@ -139,12 +139,19 @@ class IntCurve:
 
   def combination(self, terms):
     """sum [k]P over pairs (k, P) of non-negative integers and affine points: the doublings are shared (Straus 1964)."""
-    terms = [(k, self.to_jacobian(p)) for k, p in terms if p is not None]
+    points = []                                # those with bit i in their scalar, by i
+    for k, p in terms:
+      point = self.to_jacobian(p)
+      while k and p is not None:
+        i = k.bit_length() - 1
+        points += [[] for _ in range(i + 1 - len(points))]
+        points[i].append(point)
+        k -= 1 << i
     total = self.to_jacobian(None)
-    for i in reversed(range(max((k.bit_length() for k, _ in terms), default=0))):
+    for part in reversed(points):
       total = self.jacobian_double(total)
-      for k, p in terms:
-        total = self.jacobian_add(total, p) if (k >> i) & 1 else total
+      for point in part:
+        total = self.jacobian_add(total, point)
     return self.to_affine(total)
 
   def to_jacobian(self, point):
@@ -180,9 +187,11 @@ class IntCurve:
     f = self.field
     if p[2] == f.zero or q[2] == f.zero:
       return q if p[2] == f.zero else p
-    z1, z2 = f.square(p[2]), f.square(q[2])
-    u1, u2 = f.mul(p[0], z2), f.mul(q[0], z1)
-    s1, s2 = f.mul(p[1], f.mul(z2, q[2])), f.mul(q[1], f.mul(z1, p[2]))
+    z1, z, u1, s1 = f.square(p[2]), p[2], p[0], p[1]
+    if q[2] != f.one:
+      z2 = f.square(q[2])
+      z, u1, s1 = f.mul(z, q[2]), f.mul(u1, z2), f.mul(s1, f.mul(z2, q[2]))
+    u2, s2 = f.mul(q[0], z1), f.mul(q[1], f.mul(z1, p[2]))
     h, r = f.sub(u2, u1), f.sub(s2, s1)
     if h == f.zero:
       return self.jacobian_double(p) if r == f.zero else (f.one, f.one, f.zero)
@@ -190,7 +199,7 @@ class IntCurve:
     h3, v = f.mul(h2, h), f.mul(u1, h2)
     x3 = f.sub(f.sub(f.square(r), h3), f.scale(v, 2))
     y3 = f.sub(f.mul(r, f.sub(v, x3)), f.mul(s1, h3))
-    return x3, y3, f.mul(h, f.mul(p[2], q[2]))
+    return x3, y3, f.mul(h, z)
 
   def _jacobian_multiply(self, p, scalar):
     total = self.to_jacobian(None)

@@ -305,9 +305,11 @@ def _regroup(points, state, rows, group, keep):
 def _to_ints(rows, degree):
   """Affine integer points (None for infinity) of rows of inner limbs."""
   inverse = pow(FP.radix, -1, FP.value)
-  rows = rows.reshape(len(rows), 2, FP.num, degree).swapaxes(2, 3)
-  values = [[int(v) for v in row] for row in rows.reshape(-1, FP.num)]
-  coordinates = [FP.join(v) * inverse % FP.value for v in values]
+  rows = rows.reshape(len(rows), 2, FP.num // 2, 2, degree).astype(np.uint64)
+  pairs = rows[:, :, :, 0] | rows[:, :, :, 1] << FP.bits                      # two limbs are seven bytes
+  data = np.ascontiguousarray(pairs.swapaxes(2, 3)).view(np.uint8).reshape(-1, FP.num // 2, 8)[:, :, :2 * FP.bits // 8].tobytes()
+  size = FP.num * FP.bits // 8
+  coordinates = [int.from_bytes(data[i:i + size], "little") * inverse % FP.value for i in range(0, len(data), size)]
   points = []
   for row in range(len(rows)):
     c = coordinates[row * 2 * degree:(row + 1) * 2 * degree]
