@@ -179,7 +179,7 @@ class _Sums:
     limbs = affine.point_limbs(degree)
     self.device = jax.devices("cpu")[0]
     self.rows = np.zeros((_BLOCK, limbs), np.uint32)
-    fillers = np.random.default_rng(0).integers(0, 1 << 16, (2, limbs), dtype=np.uint32)
+    fillers = np.random.default_rng(0).integers(0, 1 << 16, (3, limbs), dtype=np.uint32)
     self.turned = [(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), filler) for filler in fillers]
     self.spares = [jax.device_put(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), self.device) for _ in range(3)]
     self.scratch = jax.device_put(np.zeros((affine.ROWS, limbs // 2, affine.LANES), np.uint32), self.device)
@@ -216,7 +216,7 @@ class _Sums:
     sums = np.empty((len(starts), points.shape[1]), np.uint32)
     active = [int(np.searchsorted(-lengths, -step, side="left")) for step in range(lengths[0] + 1)]   # pieces with length > step
     entries = lambda step: self._gather(points, rows[starts[:active[step]] + step])
-    acc, pending = jax.device_put(self._gather(points, rows[starts]).copy(), self.device), None   # a copy: device_put may share the buffer
+    acc, pending = self._gather(points, rows[starts]), None
     coming = entries(1)
     for step in range(1, lengths[0] + 1):
       # a step is queued before the one ahead of it has been checked, so that the device never waits for this thread
@@ -247,7 +247,7 @@ class _Sums:
   def _settle(self, run):
     """Waits for a run: (its result, whether it had to be repeated because it met an exceptional pair)."""
     if run.complete or not run.bad:
-      self.spares.append(run.acc)
+      self.spares += [run.acc] if isinstance(run.acc, jax.Array) else []      # the first one is a buffer of `_gather`
       return jax.block_until_ready(run.out), False
     self.complete = True
     self.spares.append(run.out)
@@ -257,11 +257,12 @@ class _Sums:
     self.spares.append(jax.block_until_ready(run.out))
 
   def _gather(self, points, index):
-    """points[index] as uint32[ROWS, limbs, LANES], behind them a filler to the end of the last row. Two buffers take turns.
+    """points[index] as uint32[ROWS, limbs, LANES], behind them a filler to the end of the last row.
 
-    Each buffer has its filler, arbitrary residues, so that fillers of accumulators and entries are not an exceptional pair.
+    Three buffers take turns: a step reads two of them at most while the next one is being filled. Each has its filler, arbitrary residues,
+    so that fillers of accumulators and entries are not an exceptional pair.
     """
-    self.turned.reverse()
+    self.turned = self.turned[1:] + self.turned[:1]
     (turned, filler), used = self.turned[0], -(-len(index) // affine.LANES)
     np.take(points, index, axis=0, mode="clip", out=self.rows[:len(index)])
     self.rows[len(index):used * affine.LANES] = filler
@@ -272,7 +273,7 @@ class _Sums:
 def piece_length(counts):
   """The longest piece: about twice the mean list, less where few lists would leave lanes empty."""
   total = int(counts.sum())
-  return max(4, min(-(-2 * total // len(counts)), total // (_BLOCK // 2)))
+  return max(2, min(-(-2 * total // len(counts)), total // (_BLOCK // 2)))
 
 
 def _weighted(sums, state, keys, bits):
