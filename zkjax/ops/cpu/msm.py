@@ -194,11 +194,12 @@ class _Sums:
     starts = np.repeat(group_start, pieces) + offset
     lengths = np.minimum(longest, np.repeat(counts, pieces) - offset)
     sums = self._piece_sums(points, rows, starts, lengths)
-    out = sums[first]
     several = np.flatnonzero(pieces > 1)
-    if len(several):
-      again = np.flatnonzero(np.repeat(pieces > 1, pieces))
-      out[several] = self.group_sums(sums, again, pieces[several])
+    if not len(several):
+      return sums
+    out = sums[first]
+    again = np.flatnonzero(np.repeat(pieces > 1, pieces))
+    out[several] = self.group_sums(sums, again, pieces[several])
     return out
 
   def _piece_sums(self, points, rows, starts, lengths):
@@ -285,6 +286,7 @@ def _weighted(sums, state, keys, bits):
   rows = np.tile(np.arange(len(keys)), 2)
   value = np.concatenate([v for _, _, v in parts])
   halves, keys = _regroup(sums, state, rows, group, value > 0)
+  del sums                                     # the largest array
   value, group = keys & ((1 << bits) - 1), keys >> bits
   spread = np.arange(bits - half)
   chosen = (value[None] >> spread[:, None]) & 1 > 0
@@ -340,7 +342,6 @@ def msm(bases, scalars, bits=None):
   if not len(keys):
     return None
   state = _Sums(bases.degree)
-  sums = state.group_sums(bases.rows, rows, counts)
-  window, shift, single = _weighted(sums, state, keys, bits)
+  window, shift, single = _weighted(state.group_sums(bases.rows, rows, counts), state, keys, bits)
   points = _to_ints(single, bases.degree)
   return curve.combination([(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, points)])
