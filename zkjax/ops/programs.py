@@ -25,6 +25,7 @@ from jax.experimental import serialize_executable
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _LOG = logging.getLogger(__name__)
+_LOADING = threading.Lock()                  # one after the other: a program takes a hundred times its size while it is being loaded
 
 
 def stored(function, static_argnames=()):
@@ -116,8 +117,9 @@ def _read(file):
     _LOG.warning("%s is damaged: compiling again", file)
     return None
   try:
-    program = serialize_executable.deserialize_and_load(*pickle.loads(data[32:]))
-    _return_memory()
+    with _LOADING:
+      program = serialize_executable.deserialize_and_load(*pickle.loads(data[32:]))
+      _return_memory()
     return program
   except Exception as error:                  # whatever a runtime says about a program that it cannot load, compiling helps
     _LOG.warning("%s cannot be loaded (%s): compiling again", file, error)
