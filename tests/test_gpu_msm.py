@@ -132,6 +132,16 @@ def test_whole_multiplication_lowers_for_cuda(group):
   assert b"mosaic_gpu" in lowered_for_cuda(lambda rows: msm.table_rows(rows, plan), (100, words))
 
 
+@pytest.mark.parametrize("plan", [Plan(4, 16, 4), Plan(5, 64, 8)], ids=str)
+def test_several_tables_take_the_same_scalars(plan):
+  points, scalars = [cases.random_points(oracle.g1, 12, k) for k in (3, 4, 5)], cases.random_scalars(6, 4) + [1] * 6
+  with jax.disable_jit():
+    tables = [msm.table_rows(msm.point_rows(Affine.from_ints(Fp, p)), plan, numpy_builder.launch) for p in points]
+    work = msm.schedule(plain(scalars), plan, numpy_builder.launch)
+    totals = msm.sums_scheduled(tables, work, plan, numpy_builder.launch)
+  assert [to_affine(oracle.g1, t) for t in totals] == [oracle.g1.msm(p, scalars) for p in points]
+
+
 @pytest.mark.parametrize("group", CURVES)
 def test_multiples_of_a_generator(group):
   curve, field = CURVES[group]

@@ -120,7 +120,7 @@ def _pending(bases, rows):
 
 @functools.partial(jax.jit, static_argnums=2)
 def _sums(rows, work, plan):
-  return [jnp.concatenate(jax.tree.leaves(msm.sum_scheduled(r, work, plan))) for r in rows]
+  return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan)]
 
 
 @functools.partial(jax.jit, static_argnums=3)

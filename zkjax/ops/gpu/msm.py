@@ -172,10 +172,17 @@ def sorted_entries(scalars, plan):
 
 def sum_scheduled(rows, work, plan, launch=simt.launch):
   """The sum of 2^(c set) (bucket + 1) times the points of all entries. Args: rows: `table_rows`. work: Schedule. Returns: XYZZ."""
-  degree = _degree(rows)
-  heads, chunks = kernels.accumulate(degree, work.order, work.begin, work.count, work.entries, rows, plan.num_buckets, launch)
-  sums = _join(degree, heads, chunks, work, plan, launch)
-  return _weighted_sum(degree, sums, chunks.shape[0], plan, launch)
+  return sums_scheduled([rows], work, plan, launch)[0]
+
+
+def sums_scheduled(tables, work, plan, launch=simt.launch):
+  """As `sum_scheduled`, for several tables of one group: a list. After the buckets they run side by side, as so many more sets."""
+  degree, count = _degree(tables[0]), len(tables)
+  order, begin, number, entries = work.order, work.begin, work.count, work.entries
+  pieces = [kernels.accumulate(degree, order, begin, number, entries, rows, plan.num_buckets, launch) for rows in tables]
+  heads, chunks = (jnp.concatenate(v) if count > 1 else v[0] for v in zip(*pieces))
+  sums = _join(degree, heads, chunks, work, count, plan, launch)
+  return _weighted_sums(degree, sums, chunks.shape[0], count, plan, launch)
 
 
 def _pieces(keys, starts, plan):
@@ -191,11 +198,15 @@ def _pieces(keys, starts, plan):
   return jnp.concatenate([first, position]), jnp.concatenate([count, chunk_count])
 
 
-def _join(degree, heads, chunks, work, plan, launch):
-  """XYZZ rows of the bucket sums: piece b, and the chunks of bucket b that follow it. One thread a chunk: few buckets have any."""
-  chunks = _sum_lists(degree, chunks, work.place, work.left, chunks.shape[0], _RADIX, launch)
-  sums = kernels.add_selected(degree, heads, chunks, work.joins, launch)
-  return heads.at[work.joins].set(sums, mode="drop", unique_indices=True)
+def _join(degree, heads, chunks, work, count, plan, launch):
+  """XYZZ rows of the bucket sums of `count` tables: piece b, and the chunks of bucket b that follow it. One thread a chunk: few buckets
+  have any."""
+  place, left = (jnp.tile(v, count) for v in (work.place, work.left))
+  first = np.arange(count, dtype=np.uint32)[:, None] * np.uint32(plan.num_buckets)
+  joins = jnp.where(work.joins == np.uint32(kernels.NONE), work.joins, work.joins + first).reshape(-1)
+  chunks = _sum_lists(degree, chunks, place, left, work.place.shape[0], _RADIX, launch)
+  sums = kernels.add_selected(degree, heads, chunks, joins, launch)
+  return heads.at[joins].set(sums, mode="drop", unique_indices=True)
 
 
 def _sum_lists(degree, rows, place, left, longest, radix, launch):
@@ -218,26 +229,29 @@ def _lists(chunk_buckets, starts, plan):
   return chunk - first, left, jnp.where(inside & (chunk == first), bucket, np.uint32(kernels.NONE))
 
 
-def _weighted_sum(degree, sums, rows, plan, launch):
-  """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ.
+def _weighted_sums(degree, sums, rows, count, plan, launch):
+  """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ, for each of `count` tables.
 
   The tree of `bit_level` ends with rows S, T_0, ..., T_(c - 2) of every set, which count 2^(c set), 2^(c set), ..., 2^(c set + c - 2).
   """
-  nodes, values = plan.num_buckets, 1
-  while nodes > plan.num_sets:
+  sets, nodes, values = count * plan.num_sets, count * plan.num_buckets, 1
+  while nodes > sets:
     # Four children at once read and write less; two take one addition after the other, which is what counts where threads are few.
-    radix = 4 if nodes % (4 * plan.num_sets) == 0 and nodes * values > _MANY else 2
+    radix = 4 if nodes % (4 * sets) == 0 and nodes * values > _MANY else 2
     sums = kernels.bit_level(degree, sums, np.array([nodes, values, radix], np.uint32), launch)
     nodes, values = nodes // radix, values + radix // 2
-  value, set_ = np.divmod(np.arange(values * nodes), nodes)
-  doublings = plan.window_bits * set_ + np.maximum(value - 1, 0)
-  count, lanes = values * nodes, -(-values * nodes // 32) * 32
-  fit = lambda v, size: np.pad(v, (0, size - count)).astype(np.uint32)
-  index = np.arange(count)
+  each = values * plan.num_sets
+  table, value, set_ = np.ogrid[:count, :values, :plan.num_sets]
+  index = np.broadcast_to(value * sets + table * plan.num_sets + set_, (count, values, plan.num_sets)).reshape(-1)
+  doublings = np.broadcast_to(plan.window_bits * set_ + np.maximum(value - 1, 0), (count, values, plan.num_sets)).reshape(-1)
+  lanes = -(-index.size // 32) * 32
+  fit = lambda v, size: np.pad(v, (0, size - index.size)).astype(np.uint32)
   sums = kernels.doubled(degree, sums, fit(index, lanes), fit(doublings, lanes), np.array([doublings.max()], np.uint32), launch)
   rows = max(rows, lanes)                     # the kernel that joined chunks serves again, if it finds as many rows
   sums = jnp.concatenate([sums, jnp.zeros((rows - lanes, sums.shape[1]), jnp.uint32)])
-  return _point(_sum_lists(degree, sums, np.arange(rows, dtype=np.uint32), fit(count - index, rows), count, 2, launch)[0], degree)
+  place = np.arange(index.size) % each
+  sums = _sum_lists(degree, sums, fit(place, rows), fit(each - place, rows), each, 2, launch)
+  return [_point(sums[k * each], degree) for k in range(count)]
 
 
 def _rounds(count, radix):
