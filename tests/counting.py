@@ -19,3 +19,10 @@ def count_products(monkeypatch, fn, *args):
   monkeypatch.setattr(field, "_product", counted)
   jax.eval_shape(fn, *args)
   return sizes
+
+
+def count_equations(jaxpr):
+  """The equations of a jaxpr and of everything inside it: time to trace, lower, compile and load follows their number."""
+  is_jaxpr = lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
+  inner = [getattr(v, "jaxpr", v) for e in jaxpr.eqns for v in jax.tree.leaves(list(e.params.values()), is_leaf=is_jaxpr) if is_jaxpr(v)]
+  return len(jaxpr.eqns) + sum(map(count_equations, inner))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracle
 import pytest
+from counting import count_equations
 from oracle import R
 
 from zkjax.ops import msm as msm_module
@@ -174,14 +175,6 @@ def test_vmap_in_g2():
 
 
 # Budgets
-
-def count_equations(jaxpr):
-  """Of a jaxpr and everything inside it."""
-  is_jaxpr = lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")
-  inner = jax.tree.leaves([list(e.params.values()) for e in jaxpr.eqns], is_leaf=is_jaxpr)
-  jaxprs = [getattr(v, "jaxpr", v) for v in inner if is_jaxpr(v)]
-  return len(jaxpr.eqns) + sum(map(count_equations, jaxprs))
-
 
 @pytest.mark.parametrize("field,budget", [(Fp, 8500), (Fp2, 9700)], ids=["G1", "G2"])
 def test_equations_stay_few_whatever_the_number_of_points(field, budget):

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import oracle
 import pytest
+from counting import count_equations
 from oracle import R
 
 from zkjax.ops.field import Fr
@@ -178,16 +179,6 @@ def test_the_graph_is_small_at_any_size(log2_size):
   jaxpr = jax.make_jaxpr(lambda v: intt(Domain(log2_size).odd_coset(), v))(shape)
   assert count_equations(jaxpr.jaxpr) < 12_000
   assert len(jax.jit(lambda v: ntt(Domain(log2_size), v)).lower(shape).as_text()) < 4_000_000
-
-
-def count_equations(jaxpr):
-  total = 0
-  for equation in jaxpr.eqns:
-    total += 1
-    for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
-      inner = getattr(inner, "jaxpr", inner)
-      total += count_equations(inner) if hasattr(inner, "eqns") else 0
-  return total
 
 
 # Refused
