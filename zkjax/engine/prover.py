@@ -1,0 +1,44 @@
+"""How an engine talks to the prover: begin a proof, be told when the device has done its part, finish it. Tests put faults here."""
+import threading
+
+from zkjax.groth16 import prove
+
+
+class Prover:
+  """The Groth16 prover.
+
+  Args: threads: stages of a proof that may run at once on the CPU backend; None means as many as there are cores. 1 runs them one after the
+  other, so that the time of each is its own: the mode called attribution.
+  """
+
+  def __init__(self, threads=None):
+    self.threads = threads
+
+  def start(self, key, witnesses, blindings, spans):
+    """Dispatches the proofs of `witnesses` and returns one pending proof for each.
+
+    Args: blindings: None where one is to be drawn. spans: for each proof a function that makes a context manager of a stage's name.
+    """
+    blindings = [prove.Blinding.random() if blinding is None else blinding for blinding in blindings]
+    if len(witnesses) == 1:
+      return [prove.start(key, witnesses[0], blindings[0], span=spans[0], threads=self.threads)]
+    return prove.start_batch(key, witnesses, blindings, spans=spans, threads=self.threads)
+
+  def when_ready(self, pending, callback):
+    """Calls `callback()` once, on any thread, when nothing of a pending proof runs on the device or reads its inputs any more: also after
+    a failure, which `finish` raises."""
+    left, lock = len(pending.sums), threading.Lock()
+
+    def one_less(_):
+      nonlocal left
+      with lock:
+        left -= 1
+        last = not left
+      if last:
+        callback()
+    for future in list(pending.sums.values()):
+      future.add_done_callback(one_less)
+
+  def finish(self, pending):
+    """The Proof of a pending one that is ready."""
+    return prove.finish(pending)
