@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -14,6 +15,8 @@ class EngineError(Exception):
   """A job that has no result; the subclasses say why. `cause` is the exception behind it, which may not be printed: see SynthesisError."""
 
   def __init__(self, message, cause=None):
+    if cause is not None:
+      traceback.clear_frames(cause.__traceback__)              # whoever keeps the error would keep witnesses and device memory
     self.cause = cause
     super().__init__(message)
 
@@ -23,7 +26,11 @@ class SynthesisError(EngineError):
 
 
 class DeviceError(EngineError):
-  """Proving failed twice on the device, such as for want of memory. `cause` is the last failure."""
+  """Proving failed twice on the device, such as for want of memory. `cause` is the last failure; tracebacks show it, as it names shapes."""
+
+  def __init__(self, message, cause=None):
+    super().__init__(message, cause)
+    self.__cause__ = cause
 
 
 class RejectedError(EngineError):
@@ -123,7 +130,8 @@ class Partition:
     self.state = State.WAITING
     self.host = self.device_memory = self.resident = self.device = None
     self.witness = self.public = self.proof = self.encoded = self.pending = None
-    self.verified, self.started = False, threading.Event()
+    self.verified = False
+    self.started = threading.Lock()             # taken by the first stage that begins, of those that begin at once
     self.events = []
 
   @property

@@ -1,7 +1,8 @@
 """How an engine talks to the prover: begin a proof, be told when the device has done its part, finish it. Tests put faults here."""
 import threading
 
-from zkjax.groth16 import prove
+from zkjax.groth16.prove import finish, start, start_batch
+from zkjax.groth16.types import Blinding
 
 
 class Prover:
@@ -19,10 +20,10 @@ class Prover:
 
     Args: blindings: None where one is to be drawn. spans: for each proof a function that makes a context manager of a stage's name.
     """
-    blindings = [prove.Blinding.random() if blinding is None else blinding for blinding in blindings]
+    blindings = [Blinding.random() if blinding is None else blinding for blinding in blindings]
     if len(witnesses) == 1:
-      return [prove.start(key, witnesses[0], blindings[0], span=spans[0], threads=self.threads)]
-    return prove.start_batch(key, witnesses, blindings, spans=spans, threads=self.threads)
+      return [start(key, witnesses[0], blindings[0], span=spans[0], threads=self.threads)]
+    return start_batch(key, witnesses, blindings, spans=spans, threads=self.threads)
 
   def when_ready(self, pending, callback):
     """Calls `callback()` once, on any thread, when nothing of a pending proof runs on the device or reads its inputs any more: also after
@@ -41,4 +42,4 @@ class Prover:
 
   def finish(self, pending):
     """The Proof of a pending one that is ready."""
-    return prove.finish(pending)
+    return finish(pending)
