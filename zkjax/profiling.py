@@ -68,7 +68,7 @@ class Trace(NamedTuple):
 
 @contextlib.contextmanager
 def capture(folder):
-  """Records a trace of the block into a folder that TensorBoard's profile plugin opens. Calls of Python, most of it otherwise, are left out.
+  """Records a trace of the block into a folder that TensorBoard's profile plugin opens, without the calls of Python, most of it otherwise.
 
   Keep what is captured short on the CPU with JAX 0.10, where every step of every loop becomes an event.
   """

@@ -145,21 +145,23 @@ class DeviceWorker:
 
     @contextlib.contextmanager
     def stage(name):
-      if partition.started.acquire(blocking=False):
-        core.mark(partition, "DEVICE_START")
-      with (self._on_device(), self.compiling.of(partition),
-            jax.profiler.TraceAnnotation(name, **{key: where[key] for key in ("job", "partition", "attempt", "device")})):
-        core.mark(partition, "STAGE_START", detail=name)
+      with self._on_device(), self.compiling.of(partition), jax.profiler.TraceAnnotation(name, **where):
+        now = time.perf_counter_ns()
+        if partition.started.acquire(blocking=False):
+          core.mark(partition, "DEVICE_START", time_ns=now)
+        core.mark(partition, "STAGE_START", detail=name, time_ns=now)
         try:
           yield
         finally:
-          core.mark(partition, "STAGE_END", detail=name)
+          partition.last_output_ns = max(partition.last_output_ns, now := time.perf_counter_ns())
+          core.mark(partition, "STAGE_END", detail=name, time_ns=now)
     return stage
 
   def _ready(self, partition, left):
     """The device is done with a partition: its memory and its place are free, and the rest is for the pool."""
     core = self.core
-    core.mark(partition, "DEVICE_END")
+    # not now: the thread that tells so may have waited for the interpreter
+    core.mark(partition, "DEVICE_END", time_ns=partition.last_output_ns or None)
     self._leave(partition)
     with core.changed:
       left[0] -= 1
