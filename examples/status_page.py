@@ -6,7 +6,8 @@ import sys
 import threading
 
 _PAGE = """<!DOCTYPE html><html><head><meta charset="utf-8"><title>zkjax engine</title>
-<style>body{font:14px sans-serif;margin:1em}td{padding:2px 6px}i{display:inline-block;width:14px;height:14px;margin:1px;background:#ddd}pre{background:#f4f4f4;padding:1em}</style></head>
+<style>body{font:14px sans-serif;margin:1em}td{padding:2px 6px}
+i{display:inline-block;width:14px;height:14px;margin:1px;background:#ddd}pre{background:#f4f4f4;padding:1em}</style></head>
 <body><h1>zkjax engine</h1><p id="line"></p><table id="grid"></table><pre id="all"></pre><script>
 const colors={"waiting":"#ddd","synthesis":"#7aa6c2","queued":"#e3dcc8","dispatched":"#edc948","on device":"#59a14f","finishing":"#f28e2b",
 "proved":"#4e79a7","given up":"#e15759"};
