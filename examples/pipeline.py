@@ -61,7 +61,7 @@ def main():
   with command_line.progress("proving for the first time, which compiles"):
     groth16.prove(key, groth16.read_wtns(wtns))
   try:
-    engine, results, seconds = run(key, producer)
+    engine, results, times = run(key, producer)
   except RejectedError as error:
     print(f"A proof is FALSE: {error}")
     return command_line.FALSE_PROOF
@@ -70,7 +70,7 @@ def main():
     comparison = profiling.compare(events, profiling.read(FLAGS.trace_dir))
     events = with_measured(events, comparison.measured())
   loop = loop_seconds(key, producer) if FLAGS.compare else None
-  numbers = make_numbers(zkey, analyze(events), results, seconds, comparison, loop)
+  numbers = make_numbers(zkey, analyze(events), results, times, comparison, loop)
   write_outputs(engine, events, numbers)
   print_report(engine, events, numbers)
   return command_line.DONE
@@ -98,7 +98,7 @@ def make_producer(wtns):
 
 
 def run(key, producer):
-  """(the closed engine, results, seconds from the first submission to the last result)."""
+  """(the closed engine, results, wall and CPU seconds from the first submission to the last result)."""
   alone = FLAGS.mode == "attribution"
   config = EngineConfig(max_in_flight=1 if alone else FLAGS.max_in_flight, synthesis_threads=FLAGS.synth_threads, verify=FLAGS.verify,
                         max_batch=FLAGS.max_batch)
@@ -107,12 +107,12 @@ def run(key, producer):
         status_page.serve(engine, FLAGS.status_port)):
     engine.preload(key)
     with trace:
-      start = time.perf_counter()
+      start, cpu = time.perf_counter(), time.process_time()
       futures = [engine.submit(Job(key, [producer] * FLAGS.partitions, f"job {k}")) for k in range(FLAGS.jobs)]
       watch(engine, futures, start)
       results = [future.result() for future in futures]
-      seconds = time.perf_counter() - start
-  return engine, results, seconds
+      seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+  return engine, results, (seconds, cpu)
 
 
 def watch(engine, futures, start):
@@ -142,12 +142,13 @@ def loop_seconds(key, producer):
   return time.perf_counter() - start
 
 
-def make_numbers(zkey, analysis, results, seconds, comparison, loop):
+def make_numbers(zkey, analysis, results, times, comparison, loop):
   """The object that --json writes; null where something was not measured."""
-  count = sum(len(result.proofs) for result in results)
+  count, (seconds, cpu) = sum(len(result.proofs) for result in results), times
   return {
       "circuit": pathlib.Path(zkey).stem, "device": measure.device_name(), "jax": jax.__version__, "mode": FLAGS.mode,
-      "jobs": FLAGS.jobs, "partitions": FLAGS.partitions, "seconds": seconds, "proofs_per_minute": 60 * count / seconds,
+      "jobs": FLAGS.jobs, "partitions": FLAGS.partitions,
+      "seconds": seconds, "cores_busy": cpu / seconds, "proofs_per_minute": 60 * count / seconds,
       "device_busy_share": analysis.busy_share, "device_time": "measured" if analysis.exact else "estimated", "gaps": analysis.gap_share,
       "steady_seconds_per_proof": analysis.steady_seconds_per_proof,
       "claimed_vs_measured_percent": comparison.percent if comparison else None,
@@ -177,7 +178,7 @@ def write(path, text):
 def print_report(engine, events, numbers):
   print(f"circuit   {numbers['circuit']}, {FLAGS.jobs} jobs of {FLAGS.partitions} partitions on {numbers['device']}, JAX {numbers['jax']}")
   print(f"proofs    {numbers['proofs_per_minute']:.1f} a minute, {'verified' if numbers['verified'] else 'not verified'}; "
-        f"{numbers['seconds']:.2f} s from the first submission to the last result")
+        f"{numbers['seconds']:.2f} s from the first submission to the last result, {numbers['cores_busy']:.2f} cores busy on average")
   if numbers["loop_seconds"]:
     print(f"loop      {numbers['loop_seconds']:.2f} s for the same one after the other: {numbers['ratio_to_loop']:.2f} times as long")
   if numbers["claimed_vs_measured_percent"]:

@@ -1,7 +1,10 @@
 """Why a device was idle, and where the time of every partition went: pure functions of a list of events.
 
 Busy time is the union of the intervals in which partitions were on the device, never a sum, and without the time that such an interval
-spent compiling. Every idle interval up to the device's last work has one class
+spent compiling. Without a trace an interval is that of the partition's stages as host threads see them: on the CPU backend it holds what
+their threads wait for the interpreter while others run Python.
+
+Every idle interval up to the device's last work has one class
 
   cold_start   before the first work of the device, or while a program is compiled or a key loaded
   cross_job    between partitions of different jobs
