@@ -12,7 +12,7 @@ from zkjax.engine.prover import Prover
 
 MUL = pathlib.Path(__file__).resolve().parent / "data" / "mul"
 WTNS = MUL / "witness.wtns"
-SECONDS = 60                                  # a future that takes longer is lost
+SECONDS = 300                                 # a future that takes longer is lost
 
 key = functools.cache(lambda: groth16.read_zkey(MUL / "mul.zkey"))
 witness = functools.cache(lambda: groth16.read_wtns(WTNS))

@@ -43,8 +43,8 @@ def test_claimed_and_measured_times_agree(traced):
   comparison = profiling.compare(events, trace)
   assert sorted((p.job, p.partition, p.attempt) for p in comparison.partitions) == [(1, 0, 0), (1, 1, 0)]
   for compared in comparison.partitions:
-    # two clocks around one interval: apart by what a thread may be put aside for
-    assert abs(compared.claimed_seconds - compared.measured_seconds) < max(0.1 * compared.measured_seconds, 0.02)
+    # the profiler's marks are just outside the timeline's, so that only rounding could make its interval the shorter one
+    assert 0 < compared.claimed_seconds < compared.measured_seconds + 1e-6 and compared.percent > 0
     assert 0 < compared.kernel_seconds <= compared.measured_seconds
   exact = analyze(with_measured(events, comparison.measured()))
   assert exact.exact and not analyze(events).exact
