@@ -82,7 +82,7 @@ def _additions(op, degree):
   """One full call of the batched affine addition of the CPU path: ROWS * LANES sums with one shared inversion."""
   words, count = affine.point_limbs(degree), affine.ROWS * affine.LANES
   points = np.random.default_rng().integers(0, 1 << FP.bits, (2, affine.ROWS, words, affine.LANES), dtype=np.uint32)
-  points[:, :, FP.num - 1::FP.num] &= 0xffff                       # residues, not points: the formula is the same
+  points.reshape(2, affine.ROWS, 2, FP.num, -1)[:, :, :, -1] &= 0xffff         # residues, not points: the formula is the same
   run = affine.batch_add(degree)
   acc, entries = jax.device_put(points[0]), points[1]
   state = [jax.device_put(np.zeros_like(points[0])), jax.device_put(np.zeros((affine.ROWS, words // 2, affine.LANES), np.uint32))]
@@ -97,8 +97,9 @@ def _additions(op, degree):
     inverse = pow(FP.radix, -1, FP.value)
 
     def coordinates(array, row, lane):
-      values = [FP.join(array[row, k * FP.num:(k + 1) * FP.num, lane]) * inverse % FP.value for k in range(2 * degree)]
-      return tuple(values) if degree == 1 else ((values[0], values[1]), (values[2], values[3]))
+      limbs = array[row, :, lane].reshape(2, FP.num, degree)
+      x, y = (tuple(FP.join(v[:, k]) * inverse % FP.value for k in range(degree)) for v in limbs)
+      return (x, y) if degree == 2 else (*x, *y)
 
     def right(row, lane):
       (x1, y1), (x2, y2) = (coordinates(v, row, lane) for v in points)

@@ -54,6 +54,7 @@ def left_nothing(made):
 class Pending:
   sums: dict
   proof: object
+  first: object = None
 
 
 class Puppet(Prover):

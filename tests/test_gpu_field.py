@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 from zkjax.ops.field import Fp, Fp2, Fr
-from zkjax.ops.gpu import field, simt
+from zkjax.ops.gpu import field, support
 from zkjax.ops.limbs import FP, FR
 
 
@@ -57,4 +57,4 @@ def test_product_in_the_extension_lowers_for_cuda():
 def test_without_a_gpu_kernels_are_not_available():
   if jax.default_backend() == "gpu":
     pytest.skip("there is a GPU")
-  assert simt.available() is False
+  assert support.usable() is False

@@ -1,4 +1,6 @@
 """Multi-scalar multiplication as the GPU does it: run over NumPy against the oracle, and lowered for CUDA."""
+import importlib
+
 import cases
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,10 @@ from test_gpu_field import lowered_for_cuda
 
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
-from zkjax.ops.gpu import msm, msm_kernels, points, simt
-from zkjax.ops.gpu.msm import FixedBases, Plan
+from zkjax.ops.gpu import fixed, msm, msm_kernels, points, simt
+from zkjax.ops.gpu.msm import Plan
 
+setup = importlib.import_module("zkjax.groth16.setup")      # the package exports a function of that name
 CURVES = {"G1": (oracle.g1, Fp), "G2": (oracle.g2, Fp2)}
 
 
@@ -27,9 +30,9 @@ def to_affine(curve, p):
 
 def run(group, bases, scalars, plan):
   curve, field = CURVES[group]
-  fixed = FixedBases.prepare(Affine.from_ints(field, bases), plan, numpy_builder.launch)
-  with jax.disable_jit():                    # its loops run the kernels step by step
-    total = fixed.msm(plain(scalars), numpy_builder.launch)
+  with jax.disable_jit():                    # loops run the kernels step by step
+    prepared = fixed.prepare(Affine.from_ints(field, bases), plan=plan, launch=numpy_builder.launch)
+    total = msm.msm_rows(prepared.rows, plain(scalars), plan, numpy_builder.launch)
   return to_affine(curve, total)
 
 
@@ -127,3 +130,36 @@ def test_whole_multiplication_lowers_for_cuda(group):
   fn = lambda rows, scalars: jax.tree.leaves(msm.msm_rows(rows, scalars, plan))
   assert b"mosaic_gpu" in lowered_for_cuda(fn, (2 * 100, words), (8, 100))
   assert b"mosaic_gpu" in lowered_for_cuda(lambda rows: msm.table_rows(rows, plan), (100, words))
+
+
+@pytest.mark.parametrize("group", CURVES)
+def test_multiples_of_a_generator(group):
+  curve, field = CURVES[group]
+  scalars = [0, 1, 256, oracle.R - 1] + cases.random_scalars(2, 3)
+  got = fixed.sums_of_entries(setup._table(field), scalars, numpy_builder.launch)
+  assert got.shape == (6,) and got.to_ints() == [curve.multiply(curve.generator, k) for k in scalars]
+  assert fixed.sums_of_entries(setup._table(field), [], numpy_builder.launch).shape == (0,)
+
+
+@pytest.mark.parametrize("group", CURVES)
+def test_fixed_bases_behind_an_offset(group):
+  """Prepared as the prover prepares them: with a plan by size and memory, infinite points in the place of scalars without a point."""
+  curve, field = CURVES[group]
+  points, scalars = cases.random_points(curve, 2, 3), [7, 9] + cases.random_scalars(2, 4)
+  with jax.disable_jit():
+    bases = fixed.prepare(Affine.from_ints(field, points), 2, 4 * 96 * 2 * 5, Plan(4, 16, 4), numpy_builder.launch)
+    total = msm.msm_rows(bases.rows, plain(scalars), bases.plan, numpy_builder.launch)
+  row = np.concatenate([np.asarray(v) for v in jax.tree.leaves(total)])
+  assert bases.num_scalars == 4 and fixed.affine(row, fixed.degree_of(bases.rows)) == curve.msm(points, scalars[2:])
+
+
+def test_too_little_memory_is_named_before_anything_is_launched():
+  with pytest.raises(MemoryError, match="192 bytes.*100 may be used"):
+    fixed.prepare(Affine.from_ints(Fp, [oracle.G1] * 2), budget=100)
+
+
+def test_no_points_have_no_sum():
+  bases = fixed.prepare(Affine.from_ints(Fp, []), launch=numpy_builder.launch)
+  assert fixed.start(bases, np.zeros((8, 0), np.uint32)).result() is None
+  with pytest.raises(ValueError, match="one for each base"):
+    fixed.start(bases, np.zeros((8, 1), np.uint32))

@@ -7,7 +7,7 @@ import numpy_builder
 import pytest
 from test_gpu_field import lowered_for_cuda
 
-from zkjax.ops.gpu import simt
+from zkjax.ops.gpu import simt, support
 
 
 def control_flow(b, x, out, shared):
@@ -50,8 +50,8 @@ def test_the_numpy_builder_finds_races_and_indices_out_of_range():
     ((0, 13, 0), "9.0", "CUDA 13000", "tried on JAX"), ((0, 11, 2), "8.0", "CUDA 12000", "compute capability 9.0"),
     ((0, 11, 2), "gfx942", "rocm 6", "NVIDIA GPU")])
 def test_unknown_versions_and_old_devices_are_told_why(monkeypatch, version, capability, platform, reason):
-  monkeypatch.setattr(simt.jax, "__version_info__", version)
+  monkeypatch.setattr(support.jax, "__version_info__", version)
   client = types.SimpleNamespace(platform_version=platform)
   device = types.SimpleNamespace(client=client, compute_capability=capability, device_kind="a device")
-  got = simt._unsupported([device])
+  got = support.unsupported([device])
   assert reason in got and bool(got) == bool(reason)

@@ -206,7 +206,7 @@ def test_one_trace_serves_all_values(monkeypatch):
 # The public function
 
 def test_concrete_arrays_on_the_cpu_take_the_fast_path(monkeypatch):
-  monkeypatch.setattr(msm_module, "_portable", None)
+  monkeypatch.setattr(msm_module, "_in_graph", None)
   points, scalars = cases.random_points(oracle.g1, COUNT), cases.random_scalars(COUNT)
   expected = oracle.g1.msm(points, scalars)
   assert total_of(Fp, points, scalars, MsmConfig()) == expected

@@ -26,7 +26,7 @@ class DeviceWorker:
     self.budget = ByteBudget(core.config.device_bytes, f"memory of device {index}", core.poke)
     self.keys = KeyStore(device, self.budget)
     self.load = self.in_flight = self.done = self.dispatches = 0
-    self.idle = False
+    self.idle, self.last_end_ns = False, 0
     self.compiling = CompileWatch(core)
     self.thread = threading.Thread(target=self._run, name=f"zkjax-dispatch-{index}", daemon=True)
 
@@ -116,10 +116,11 @@ class DeviceWorker:
       self.in_flight += 1
       self.dispatches += 1
     for partition in batch:
-      core.mark(partition, "DISPATCH_START")
+      partition.dispatch_ns = time.perf_counter_ns()
+      core.mark(partition, "DISPATCH_START", time_ns=partition.dispatch_ns)
       partition.state = State.ON_DEVICE
     try:
-      with self._on_device(), jax.profiler.TraceAnnotation("dispatch", job=batch[0].running.number, partition=batch[0].index):
+      with self._on_device(), self.compiling.of(batch[0]), jax.profiler.TraceAnnotation("dispatch", **batch[0].where):
         pending = self.prover.start(batch[0].resident.key, [p.witness for p in batch], [p.blinding for p in batch],
                                     [self._stages_of(p) for p in batch])
       for partition, one in zip(batch, pending, strict=True):
@@ -160,8 +161,13 @@ class DeviceWorker:
   def _ready(self, partition, left):
     """The device is done with a partition: its memory and its place are free, and the rest is for the pool."""
     core = self.core
+    if partition.started.acquire(blocking=False):
+      # nothing but queueing ran on the host: the device began after what was queued before, and not before the dispatch
+      core.mark(partition, "DEVICE_START", time_ns=max(self.last_end_ns, partition.dispatch_ns))
     # not now: the thread that tells so may have waited for the interpreter
-    core.mark(partition, "DEVICE_END", time_ns=partition.last_output_ns or None)
+    end = partition.last_output_ns or time.perf_counter_ns()
+    self.last_end_ns = max(self.last_end_ns, end)
+    core.mark(partition, "DEVICE_END", time_ns=end)
     self._leave(partition)
     with core.changed:
       left[0] -= 1

@@ -5,6 +5,7 @@ import threading
 import jax
 
 from zkjax.groth16.verify import prepare
+from zkjax.ops.msm import on_gpu
 
 _WORD_BYTES = 32                              # of a scalar
 _POLL_SECONDS = 0.05
@@ -57,8 +58,9 @@ class KeyStore:
       if reservation is None:
         return None
       try:
-        copy = dataclasses.replace(key) if self.device.platform == "cpu" else jax.device_put(key, self.device)
-        _ = copy.bases
+        copy = dataclasses.replace(key)
+        with jax.default_device(self.device):
+          _prepare(copy)
       except BaseException:
         reservation.release()
         raise
@@ -107,6 +109,14 @@ class KeyStore:
       if size is not None and (total is None or self.budget.reserved + size <= total):
         return
       self.evict(found.original)
+
+
+def _prepare(key):
+  """What the prover will use of a key, made now."""
+  if on_gpu():
+    _ = key.blinded_bases, key.resident_constraints, key.twiddles
+  else:
+    _ = key.bases
 
 
 class Verifiers:

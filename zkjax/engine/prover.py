@@ -1,6 +1,8 @@
 """How an engine talks to the prover: begin a proof, be told when the device has done its part, finish it. Tests put faults here."""
 import threading
 
+import jax
+
 from zkjax.groth16.prove import finish, start, start_batch
 from zkjax.groth16.types import Blinding
 
@@ -28,6 +30,10 @@ class Prover:
   def when_ready(self, pending, callback):
     """Calls `callback()` once, on any thread, when nothing of a pending proof runs on the device or reads its inputs any more: also after
     a failure, which `finish` raises."""
+    if pending.first is not None:              # on a GPU, where sums are rows that the device has been told to write
+      rows = [total.row for total in pending.sums.values() if total.row is not None]
+      threading.Thread(target=_wait, args=(rows, callback), name="zkjax-wait", daemon=True).start()
+      return
     left, lock = len(pending.sums), threading.Lock()
 
     def one_less(_):
@@ -43,3 +49,11 @@ class Prover:
   def finish(self, pending):
     """The Proof of a pending one that is ready."""
     return finish(pending)
+
+
+def _wait(rows, callback):
+  try:
+    jax.block_until_ready(rows)
+  except Exception:                            # `finish` meets it again and says so
+    pass
+  callback()

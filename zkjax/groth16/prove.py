@@ -2,16 +2,18 @@
 
 `prove` = `finish(start(...))`. `start` checks its input, dispatches everything and returns; `finish` waits and does the last point
 arithmetic on Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls
-from several threads overlap there; XLA releases the interpreter while it computes.
+from several threads overlap there; XLA releases the interpreter while it computes. On a GPU everything is queued on the device in one
+sequence, and nothing but the five sums comes back.
 
-Each stage runs inside `span(name)`, a context manager on the thread that runs it: by default a mark in the profiler's trace. The names are
-those of STAGES; they are stable.
+On the CPU backend each stage runs inside `span(name)`, a context manager on the thread that runs it: by default a mark in the profiler's
+trace. The names are those of STAGES; they are stable.
 """
 import concurrent.futures
 import contextlib
 import dataclasses
 import functools
 import os
+from typing import Optional
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +23,10 @@ from zkjax.groth16.qap import quotient
 from zkjax.groth16.r1cs import evaluate
 from zkjax.groth16.types import Blinding, Proof, ProvingKey
 from zkjax.ops import bls12_381
-from zkjax.ops.cpu.msm import Scalars
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
+from zkjax.ops.msm import on_gpu, shared_scalars, start_sums
 from zkjax.ops.programs import stored
 
 # quotient: matvec and quotient, one program
@@ -36,7 +38,8 @@ class Pending:
   """A proof that has been dispatched. Holds secrets: it has no repr of its content."""
   key: ProvingKey
   blinding: Blinding
-  sums: dict                                  # name of the query -> Future of an affine integer point
+  sums: dict                                  # name of the query -> something whose result() is an affine integer point
+  first: Optional[Fr] = None                  # on a GPU: wire 0, still to be checked, and the sums are those of `blinded_bases`
 
 
 def prove(key, witness, blinding=None):
@@ -77,6 +80,8 @@ def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
     return []
   witnesses = [_checked(key, w) for w in witnesses]
   blindings = [Blinding.random() for _ in witnesses] if blindings is None else blindings
+  if on_gpu():                                # one proof fills the device, and the next is queued behind it
+    return [_start_on_device(key, w, b) for w, b in zip(witnesses, blindings)]
   spans = [jax.profiler.TraceAnnotation] * len(witnesses) if spans is None else spans
   stacked = Fr(jnp.stack([jnp.asarray(w.limbs) for w in witnesses]))
 
@@ -100,6 +105,8 @@ def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, thr
   """
   witness = _checked(key, witness)
   blinding = Blinding.random() if blinding is None else blinding
+  if on_gpu():
+    return _start_on_device(key, witness, blinding)
 
   def evaluate_one():
     with span("quotient"):
@@ -111,7 +118,15 @@ def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, thr
 
 def finish(pending):
   """Waits for a dispatched proof and assembles it."""
-  return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
+  if pending.first is None:
+    return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
+  _check_first(pending.first)
+  sums, blinding = pending.sums, pending.blinding
+  # s A + r B while the device works on the other sums
+  a, b1 = sums["a"].result(), sums["b_g1"].result()
+  scaled = G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)])
+  c = G1.sum([scaled, sums["l"].result(), sums["h"].result()])
+  return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, sums["b_g2"].result()), Affine.from_ints(Fp, c))
 
 
 def assemble(key, sums, blinding):
@@ -137,10 +152,16 @@ def public_inputs(key, witness):
 @functools.partial(stored, static_argnames=("domain", "h_basis"))
 def quotient_scalars(constraints, witness, domain, h_basis):
   """The plain scalars uint32[8, n] that the h query is fed with; see `qap.quotient`."""
+  return quotient_scalars_with(constraints, witness, None, domain, h_basis)
+
+
+@functools.partial(jax.jit, static_argnames=("domain", "h_basis"))
+def quotient_scalars_with(constraints, witness, tables, domain, h_basis):
+  """As `quotient_scalars`, with `ntt.twiddles(domain)`."""
   with jax.named_scope("matvec"):
     az, bz, cz = evaluate(constraints, witness, 1 << domain.log2_size)
   with jax.named_scope("quotient"):
-    return quotient(az, bz, cz, domain, h_basis).to_plain()
+    return quotient(az, bz, cz, domain, h_basis, tables).to_plain()
 
 
 @functools.partial(stored, static_argnames=("domain", "h_basis"))
@@ -150,7 +171,7 @@ def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
 
 def _dispatch(key, witness, pool, exponents, span):
   """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query."""
-  bases, scalars = key.bases, Scalars(np.asarray(witness.to_plain()))
+  bases, scalars = key.bases, shared_scalars(witness.to_plain())
 
   def msm(name, wait=lambda: scalars):
     values = wait()
@@ -159,6 +180,15 @@ def _dispatch(key, witness, pool, exponents, span):
 
   sums = {"b_g2": pool.submit(msm, "b_g2"), "h": pool.submit(msm, "h", exponents)}
   return sums | {name: pool.submit(msm, name) for name in ("a", "b_g1", "l")}
+
+
+def _start_on_device(key, witness, blinding):
+  """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs, the longest sum last."""
+  bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
+  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
+  exponents = quotient_scalars_with(key.resident_constraints, witness, key.twiddles, key.domain, key.h_basis)
+  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": bases.h.start(exponents), "b_g2": bases.b_g2.start(scalars)}
+  return Pending(key, blinding, sums, witness[:1])
 
 
 @contextlib.contextmanager
@@ -182,6 +212,11 @@ def _checked(key, witness):
     witness = Fr.from_ints(values)
   if witness.shape != (key.num_wires,):
     raise ValueError(f"the key's circuit has {key.num_wires} wires, the witness has shape {witness.shape}: it belongs to another circuit")
-  if Fr(np.asarray(witness.limbs)[:, :1]).to_ints() != [1]:
-    raise ValueError("wire 0 of a witness is the constant 1, this one has another value: it is not a circom witness")
+  if not (on_gpu() and isinstance(witness.limbs, jax.Array)):        # there `finish` does it: reading it would wait for all that is queued
+    _check_first(witness[:1])
   return witness
+
+
+def _check_first(wire):
+  if Fr(np.asarray(wire.limbs)).to_ints() != [1]:
+    raise ValueError("wire 0 of a witness is the constant 1, this one has another value: it is not a circom witness")

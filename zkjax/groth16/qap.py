@@ -3,10 +3,10 @@ import jax
 import jax.numpy as jnp
 
 from zkjax.ops.field import Fr
-from zkjax.ops.ntt import intt, ntt
+from zkjax.ops.ntt import extend, intt
 
 
-def quotient(az, bz, cz, domain, h_basis):
+def quotient(az, bz, cz, domain, h_basis, tables=None):
   """Returns what the h query takes of h(X) = (a(X) b(X) - c(X)) / (X^n - 1), where a, b, c interpolate az, bz, cz on `domain`.
 
   "monomial": the n - 1 coefficients of h. X^n - 1 vanishes on the domain but equals the constant g^n - 1 on its coset by g, so the division
@@ -17,6 +17,7 @@ def quotient(az, bz, cz, domain, h_basis):
 
   Args:
     az, bz, cz: Fr[n], values on the domain. domain: Domain of n points. h_basis: "coset" or "monomial".
+    tables: `ntt.twiddles(domain)`, or None.
 
   Cost: six transforms of size n for "coset", seven for "monomial"; the three vectors go through them as one batch.
   """
@@ -24,8 +25,8 @@ def quotient(az, bz, cz, domain, h_basis):
     raise ValueError(f'h_basis must be "coset" or "monomial", got {h_basis!r}')
   coset = domain.odd_coset() if h_basis == "coset" else domain.coset(domain.generator)
   stacked = Fr(jnp.stack([v.limbs for v in (az, bz, cz)]))
-  values = jax.vmap(lambda v: ntt(coset, intt(domain, v)))(stacked)
+  values = jax.vmap(lambda v: extend(domain, coset, v, tables))(stacked)
   a, b, c = (Fr(values.limbs[k]) for k in range(3))
   if h_basis == "coset":
     return a * b - c
-  return intt(coset, (a * b - c) * Fr.from_ints(coset.inverse_vanishing).broadcast_to(a.shape))[:-1]
+  return intt(coset, (a * b - c) * Fr.from_ints(coset.inverse_vanishing).broadcast_to(a.shape), tables=tables)[:-1]

@@ -17,6 +17,7 @@ from zkjax.ops.bls12_381 import R
 from zkjax.ops.curve import XYZZ, Affine
 from zkjax.ops.field import Fp, Fp2
 from zkjax.ops.int_curve import G1, G2
+from zkjax.ops.msm import sums_of_entries
 from zkjax.ops.ntt import Domain
 
 _WINDOWS = 32                                 # bytes of a scalar
@@ -151,6 +152,15 @@ def generator_multiples(field, scalars):
 def _multiples(field, scalars):
   """{name: Affine[len]} of the generator times each scalar of {name: integers}; zero gives infinity, (0, 0)."""
   flat = [s for values in scalars.values() for s in values]
+  points = sums_of_entries(_table(field), flat)
+  if points is None:
+    points = _in_chunks(field, flat)
+  ends = np.cumsum([len(values) for values in scalars.values()]).tolist()
+  return {name: points[end - len(values):end] for (name, values), end in zip(scalars.items(), ends)}
+
+
+def _in_chunks(field, flat):
+  """Affine[n] of the generator times each integer."""
   places = [i for i, s in enumerate(flat) if s]
   points = jax.tree.map(lambda leaf: np.zeros((leaf.shape[0], len(flat)), np.uint32), Affine.infinity(field))
   digits = np.frombuffer(b"".join(flat[i].to_bytes(_WINDOWS, "little") for i in places), np.uint8).reshape((-1, _WINDOWS))
@@ -159,8 +169,7 @@ def _multiples(field, scalars):
     made = _sum_of_entries(_table(field), np.pad(chunk, ((0, _CHUNK - len(chunk)), (0, 0))).T.astype(np.int32))
     for whole, part in zip(jax.tree.leaves(points), jax.tree.leaves(made)):
       whole[:, places[start:start + _CHUNK]] = np.asarray(part)[:, :len(chunk)]
-  ends = np.cumsum([len(values) for values in scalars.values()]).tolist()
-  return {name: points[end - len(values):end] for (name, values), end in zip(scalars.items(), ends)}
+  return points
 
 
 @jax.jit

@@ -16,11 +16,14 @@ import functools
 import secrets
 from typing import NamedTuple, Optional
 
+import jax
+import numpy as np
+
 from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
-from zkjax.ops.field import Fr
-from zkjax.ops.msm import FixedBases
-from zkjax.ops.ntt import Domain
+from zkjax.ops.field import Fp, Fp2, Fr
+from zkjax.ops.msm import FixedBases, table_budget
+from zkjax.ops.ntt import Domain, twiddles
 from zkjax.pytree import pytree, static
 
 
@@ -102,8 +105,38 @@ class ProvingKey:
   @functools.cached_property
   def bases(self):
     """The queries prepared for this machine: made on first use, kept as long as the key."""
-    whole = (FixedBases.prepare(q) for q in (self.a_query, self.b_g1_query, self.b_g2_query, self.h_query))
-    return QueryBases(*whole, FixedBases.prepare(self.l_query, offset=self.num_public + 1))
+    return self._prepared(self.a_query, self.b_g1_query, self.b_g2_query, self.h_query, self.l_query)
+
+  @functools.cached_property
+  def blinded_bases(self):
+    """The queries with the points of blinding behind them, for a GPU: all but h take the wires' scalars and then 1, r, s, -r s.
+
+    So their sums are A, B in G1, B, and what C has beside h, s A and r B, and the host has less to add.
+    """
+    alpha, beta, delta, nothing = self.vk.alpha_g1, self.beta_g1, self.delta_g1, Affine.infinity(Fp)
+    beta2, delta2, nothing2 = self.vk.beta_g2, self.vk.delta_g2, Affine.infinity(Fp2)
+    return self._prepared(
+        _followed(self.a_query, alpha, delta, nothing, nothing), _followed(self.b_g1_query, beta, nothing, delta, nothing),
+        _followed(self.b_g2_query, beta2, nothing2, delta2, nothing2), self.h_query,
+        _followed(self.l_query, nothing, nothing, nothing, delta))
+
+  def _prepared(self, *queries):
+    """QueryBases. On a GPU every point may take as much memory as another of its group: then queries of equal sizes get equal plans."""
+    offsets = (0, 0, 0, 0, self.num_public + 1)
+    sizes = [(offset + query.shape[0]) * len(jax.tree.leaves(query)) for query, offset in zip(queries, offsets)]
+    budget = table_budget()
+    shares = [budget and budget * size // max(sum(sizes), 1) for size in sizes]
+    return QueryBases(*map(FixedBases.prepare, queries, offsets, shares))
+
+  @functools.cached_property
+  def resident_constraints(self):
+    """The constraints where the prover evaluates them: on the GPU, or where they are."""
+    return jax.device_put(self.constraints) if table_budget() is not None else self.constraints
+
+  @functools.cached_property
+  def twiddles(self):
+    """Tables of the domain's roots of unity, or None; see `ntt.twiddles`."""
+    return twiddles(self.domain)
 
   @property
   def num_public(self):
@@ -112,6 +145,12 @@ class ProvingKey:
   @property
   def num_wires(self):
     return self.constraints.num_wires
+
+
+def _followed(query, *points):
+  """The query and the points, on the host."""
+  join = lambda *leaves: np.concatenate([np.asarray(leaves[0])] + [np.asarray(v)[:, None] for v in leaves[1:]], axis=1)
+  return jax.tree.map(join, query, *points)
 
 
 @pytree

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from zkjax.ops import bls12_381, limbs, words
+from zkjax.ops.gpu import support
 from zkjax.ops.programs import stored
 from zkjax.pytree import pytree
 
@@ -120,7 +121,11 @@ def _multiplication(modulus):
   """The one place where prime field elements are multiplied: canonical uint32[words, *batch], equal batches. vmap adds a batch axis."""
   @jax.custom_batching.custom_vmap
   def mul(a, b):
-    return lax.platform_dependent(a, b, cpu=functools.partial(_mul_in_blocks, modulus), default=functools.partial(limbs.mul, modulus))
+    branches = {"cpu": _mul_in_blocks, "default": limbs.mul}
+    if support.usable():
+      from zkjax.ops.gpu import field as kernels
+      branches["cuda"] = kernels.mul
+    return lax.platform_dependent(a, b, **{name: functools.partial(branch, modulus) for name, branch in branches.items()})
 
   @mul.def_vmap
   def _(size, batched, a, b):
@@ -239,8 +244,8 @@ class _PrimeField(_Field):
   def _scaled(self, factor):
     """self * factor. On the host chunk by chunk, all of one shape, so that a new length never compiles."""
     cls = type(self)
-    if isinstance(self.limbs, jax.core.Tracer):
-      return self * cls.from_ints(factor)
+    if isinstance(self.limbs, jax.core.Tracer) or isinstance(self.limbs, jax.Array) and support.usable():
+      return self * cls.from_ints(factor)       # what lies on a GPU stays there
     array = np.asarray(self.limbs)
     flat = array.reshape((cls.num_limbs, -1))
     count = flat.shape[1]

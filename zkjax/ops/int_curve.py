@@ -138,21 +138,36 @@ class IntCurve:
     return self.to_affine(total)
 
   def combination(self, terms):
-    """sum [k]P over pairs (k, P) of non-negative integers and affine points: the doublings are shared (Straus 1964)."""
-    points = []                                # those with bit i in their scalar, by i
+    """sum [k]P over pairs (k, P) of non-negative integers and affine points: the doublings are shared (Straus 1964).
+
+    Scalars are written with digits -1, 0, 1 of which no two neighbours are nonzero: a third of them are, on average.
+    """
+    points = []                                # those with a digit other than 0 at place i, or their negatives, by i
     for k, p in terms:
-      point = self.to_jacobian(p)
-      while k and p is not None:
-        i = k.bit_length() - 1
+      if p is None:
+        continue
+      signed = self.to_jacobian(p), self.to_jacobian(self.negate(p))
+      while k:
+        i = (k & -k).bit_length() - 1
         points += [[] for _ in range(i + 1 - len(points))]
-        points[i].append(point)
-        k -= 1 << i
+        negative = k >> i & 3 == 3
+        points[i].append(signed[negative])
+        k += (1 << i) if negative else -(1 << i)
     total = self.to_jacobian(None)
     for part in reversed(points):
       total = self.jacobian_double(total)
       for point in part:
         total = self.jacobian_add(total, point)
     return self.to_affine(total)
+
+  def subgroup_combination(self, terms):
+    """`combination` for points of order r in G1 and scalars below r, with half the doublings: k = k0 + k1 x^2 and [x^2]P = -phi(P)
+    (Gallant, Lambert, Vanstone 2001)."""
+    halves = []
+    for k, p in terms:
+      high, low = divmod(k, X * X)
+      halves += [(low, p)] + ([(high, self.negate(self._endomorphism(p)))] if p is not None else [])
+    return self.combination(halves)
 
   def to_jacobian(self, point):
     """(x, y, 1), or (1, 1, 0) for infinity."""

@@ -1,7 +1,7 @@
 """Multi-scalar multiplication: sum_i k_i P_i by signed windows (Pippenger).
 
-Two implementations meet in `msm`: `ops.cpu.msm`, plans in NumPy around compiled batches of affine additions, and the portable one
-here, which is one program of JAX and works inside jit and vmap on every platform.
+Three implementations meet in `msm`: `ops.cpu.msm`, plans in NumPy around compiled batches of affine additions; `ops.gpu.msm`, kernels;
+and the portable one here, which is one program of JAX and works inside jit and vmap on every platform, as the kernels do on theirs.
 
 The portable program is a list of jobs `slot[target] += slot[source]`. With k_i = sum_w d_(i,w) 2^(c w), 0 < |d| <= 2^(c-1), they are
 1. add the point sign(d) P_i to slot |d| - 1 of window w, for all i and w: its sum is S_(w,b), b = |d| - 1. A list of more than `_PIECE`
@@ -25,6 +25,7 @@ from jax import lax
 
 from zkjax.ops.cpu import msm as cpu
 from zkjax.ops.curve import XYZZ, Affine
+from zkjax.ops.gpu import support
 
 _PIECE = 8                                   # points added to one slot one after the other: as many rounds, an eighth as many further slots
 _POSITIONS = 256                             # bit positions of a scalar, a power of two; carries of signed digits reach bit 255 at most
@@ -36,7 +37,8 @@ class MsmConfig:
   """How to compute a multi-scalar multiplication. The result does not depend on it.
 
   window_bits: c in 2..16; None chooses by the number of points.
-  backend: "cpu" or "portable"; None takes "cpu" for concrete arrays on the host, "portable" inside jit and vmap and on other platforms.
+  backend: "cpu", "gpu" or "portable"; None takes "cpu" for concrete arrays on the host, "gpu" on a GPU where the kernels run (see
+    `gpu.support`), inside jit and vmap too, and else "portable".
   block_lanes: additions that the portable program makes at a time; 128 stay in the cache of a CPU, a GPU needs thousands.
   """
   window_bits: Optional[int] = None
@@ -47,29 +49,91 @@ class MsmConfig:
     """self, or ValueError."""
     if self.window_bits not in (None, *range(2, 17)):
       raise ValueError(f"window_bits must be None or in 2..16, got {self.window_bits}")
-    if self.backend not in (None, "cpu", "portable"):
-      raise ValueError(f'backend must be None, "cpu" or "portable", got {self.backend!r}')
+    if self.backend not in (None, "cpu", "gpu", "portable"):
+      raise ValueError(f'backend must be None, "cpu", "gpu" or "portable", got {self.backend!r}')
     if self.block_lanes < 1:
       raise ValueError(f"block_lanes must be positive, got {self.block_lanes}")
     return self
 
 
+class _Ready(NamedTuple):
+  """A sum that has been made already."""
+  point: object
+
+  def result(self):
+    return self.point
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class FixedBases:
-  """Bases that do not change, such as a query of a proving key, prepared for the platform that will use them."""
-  prepared: cpu.Bases
+  """Bases that do not change, such as a query of a proving key, prepared for the platform that will use them.
+
+  on_gpu: whether they lie there, with tables of multiples.
+  """
+  prepared: object                           # cpu.Bases or gpu.fixed.Bases
+  on_gpu: bool = False
 
   @classmethod
-  def prepare(cls, points, offset=0):
-    """From an Affine batch [n] in G1 or G2; point i goes with scalar offset + i. Infinite points are dropped here once."""
+  def prepare(cls, points, offset=0, budget=None):
+    """From an Affine batch [n] in G1 or G2; point i goes with scalar offset + i. Infinite points are dropped here once.
+
+    budget: on a GPU, the bytes that tables of multiples may take; None for what is free.
+    """
+    if support.usable():
+      from zkjax.ops.gpu import fixed
+      return cls(fixed.prepare(points, offset, budget), True)
     return cls(cpu.prepare(points, offset))
 
   def msm(self, scalars):
     """sum_i scalars[offset + i] * points[i] as an affine integer point, None for infinity.
 
-    scalars: plain uint32[8, offset + n] below r, or cpu.Scalars around them, which share the work that several bases have in common.
+    scalars: plain uint32[8, offset + n] below r, or what `shared_scalars` made of them for several bases.
     """
-    return cpu.msm(self.prepared, scalars)
+    return self.start(scalars).result()
+
+  def start(self, scalars):
+    """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works."""
+    if self.on_gpu:
+      from zkjax.ops.gpu import fixed
+      return fixed.start(self.prepared, scalars)
+    return _Ready(cpu.msm(self.prepared, scalars))
+
+
+def on_gpu():
+  """Whether bases are prepared on a GPU, and their sums are queued there."""
+  return support.usable()
+
+
+def start_sums(bases, values, more):
+  """Starts the sums of several FixedBases on a GPU with the same scalars, Fr[n] and behind them Fr[m], as one program. Returns the pending
+  sums, as `FixedBases.start` does, and the scalars, prepared for others with the same plan."""
+  from zkjax.ops.gpu import fixed
+  return fixed.start_several([b.prepared for b in bases], values, more)
+
+
+def sums_of_entries(table, scalars):
+  """Affine[n]: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and integers; None where
+  the kernels do not run."""
+  if not support.usable():
+    return None
+  from zkjax.ops.gpu import fixed
+  return fixed.sums_of_entries(table, scalars)
+
+
+def shared_scalars(words):
+  """Plain scalars uint32[8, n] below r for several bases, which share the digits and their order."""
+  if support.usable():
+    from zkjax.ops.gpu import fixed
+    return fixed.Scalars(words)
+  return cpu.Scalars(np.asarray(words))
+
+
+def table_budget():
+  """Bytes that all tables of a proving key together may take on the GPU, None where there are none."""
+  if not support.usable():
+    return None
+  from zkjax.ops.gpu import fixed
+  return fixed.free_bytes()
 
 
 def msm(points, scalars, config=MsmConfig()):
@@ -97,9 +161,11 @@ def msm(points, scalars, config=MsmConfig()):
   traced = any(isinstance(v, jax.core.Tracer) for v in leaves)
   if traced and config.backend == "cpu":
     raise ValueError('backend "cpu" plans on the host and needs concrete arrays: use "portable", or None, inside jit and vmap')
-  if config.backend == "portable" or config.backend is None and (traced or _platform(leaves) != "cpu"):
-    return _portable(points, scalars, config)
-  return _on_host(points, scalars, config)
+  if config.backend == "cpu" or config.backend is None and not traced and _platform(leaves) == "cpu":
+    return _on_host(points, scalars, config)
+  if config.backend is None:
+    config = dataclasses.replace(config, backend="gpu" if support.usable() else "portable")
+  return _in_graph(points, scalars, config)
 
 
 def _platform(leaves):
@@ -118,7 +184,7 @@ def _on_host(points, scalars, config):
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _portable(points, scalars, config):
+def _in_graph(points, scalars, config):
   total = _partitions(config)(points.reshape((1, -1)), scalars.reshape((1, -1)))
   return total[0]
 
@@ -127,7 +193,10 @@ def _partitions(config):
   """The sums of partitions, Affine[Q, n] and Fr[P, n] to XYZZ[P], Q = 1 (shared points) or P; vmap makes more partitions of it."""
   @jax.custom_batching.custom_vmap
   def run(points, scalars):
-    return _sums(points, scalars, config)
+    portable = lambda points, scalars: _sums(points, scalars, config)
+    if config.backend == "portable":
+      return portable(points, scalars)
+    return lax.platform_dependent(points, scalars, cuda=functools.partial(_kernel_sums, config=config), default=portable)
 
   @run.def_vmap
   def _(size, batched, points, scalars):
@@ -146,6 +215,16 @@ def _merged(tree, batched, size, partitions):
     v = jnp.broadcast_to(v, v.shape[:2] + (partitions,) + v.shape[3:])
     return jnp.moveaxis(v, 0, 1).reshape((v.shape[1], size * partitions) + v.shape[3:])
   return jax.tree.map(merge, tree, batched)
+
+
+def _kernel_sums(points, scalars, config):
+  """As `_sums`, by the kernels: one partition after the other, since each fills the device."""
+  from zkjax.ops.gpu import msm as gpu
+  shared, plan = points.shape[0] == 1, config.window_bits and gpu.Plan(config.window_bits)
+  plain = jnp.moveaxis(scalars.to_plain(), 1, 0)
+  apart = None if shared else jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0), points)
+  totals = lax.map(lambda v: gpu.msm(points[0] if shared else v[0], v[1], plan), (apart, plain))
+  return jax.tree.map(lambda v: jnp.moveaxis(v, 0, 1), totals)
 
 
 # The portable program

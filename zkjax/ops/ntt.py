@@ -1,14 +1,17 @@
 """Number-theoretic transforms: polynomials mod r between coefficients and evaluations on the cosets of the 2-power roots of unity."""
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from zkjax.ops import bls12_381
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.cpu import ntt as portable
 from zkjax.ops.field import Fr
+from zkjax.ops.gpu import support
 
 _ORDERS = ("natural", "bit_reversed")
 
@@ -72,13 +75,22 @@ class Domain:
     return points
 
 
-def ntt(domain, values, order="natural"):
+def twiddles(domain):
+  """Tables of the roots of unity for a GPU's kernels, None elsewhere: given to the functions below they need not be made each time."""
+  if not support.usable():
+    return None
+  from zkjax.ops.gpu import ntt as gpu
+  return tuple(jax.jit(gpu.twiddles, static_argnums=(0, 1))(root, domain.log2_size) for root in (domain.root, pow(domain.root, -1, R)))
+
+
+def ntt(domain, values, order="natural", tables=None):
   """Evaluations on `domain`: out[k] = sum_j values[j] x_k^j, x_k = shift w^k.
 
   Args:
     domain: Domain of n points.
     values: Fr[n], coefficients from the constant term up. Batches: vmap over a leading axis of the leaf.
     order: of the result. "natural", or "bit_reversed": out[k] at the place of k with its bits reversed.
+    tables: `twiddles(domain)`, or of a coset of it.
 
   Returns:
     Fr[n].
@@ -89,15 +101,29 @@ def ntt(domain, values, order="natural"):
   Cost: (n / 2) log2 n products, and 2 n for the twiddles between the two passes. On an accelerator "bit_reversed" saves a permutation that
   an inverse transform with the same order does not need; on the CPU "natural" is the cheap one.
   """
-  return Fr(_dispatch(domain, False, order, _checked(domain, values, order)))
+  return Fr(_dispatch(functools.partial(_transform, domain, False, order), _checked(domain, values, order), tables))
 
 
-def intt(domain, values, order="natural"):
+def intt(domain, values, order="natural", tables=None):
   """The inverse of `ntt`: coefficients (in natural order) from evaluations in the given order, c_j = shift^-j / n sum_k values[k] w^(-jk).
 
   Args, raises and cost: as `ntt`; n more products on a coset.
   """
-  return Fr(_dispatch(domain, True, order, _checked(domain, values, order)))
+  return Fr(_dispatch(functools.partial(_transform, domain, True, order), _checked(domain, values, order), tables))
+
+
+def extend(domain, coset, values, tables=None):
+  """Evaluations on `coset` of the polynomial of degree < n with the given evaluations on `domain`: ntt(coset, intt(domain, values)).
+
+  Args: domain, coset: Domains that differ in their shift only. values: Fr[n], in natural order, as the result is.
+
+  Raises: ValueError: as `ntt`, or domains of another size or root.
+
+  Cost: of the two transforms; where the kernels run, no permutation.
+  """
+  if dataclasses.replace(coset, shift=domain.shift) != domain:
+    raise ValueError(f"expected cosets of the same roots of unity, got {domain} and {coset}")
+  return Fr(_dispatch(functools.partial(_extended, domain, coset), _checked(domain, values, "natural"), tables))
 
 
 def _checked(domain, values, order):
@@ -109,26 +135,46 @@ def _checked(domain, values, order):
   return jnp.asarray(values.limbs)
 
 
-def _dispatch(domain, inverse, order, words):
-  """The transform of uint32[8, n]; under vmap all batch axes become one, because a block of lanes must stay in the cache."""
+def _dispatch(function, words, tables):
+  """`function` of uint32[P, 8, n] on uint32[8, n]; under vmap all batch axes become one, as a block of lanes must stay in the cache."""
   @jax.custom_batching.custom_vmap
-  def batched(words):
-    return _transform(domain, inverse, order, words)
+  def batched(words, tables):
+    return function(words, tables)
 
   @batched.def_vmap
-  def _(axis_size, in_batched, words):
-    del in_batched                            # the only argument
+  def _(axis_size, in_batched, words, tables):
+    if any(jax.tree.leaves(in_batched[1])):
+      raise ValueError("tables of roots of unity are shared: do not map over them")
     flat = words.reshape((-1,) + words.shape[2:])
-    return batched(flat).reshape((axis_size,) + words.shape[1:]), True
-  return batched(words[None])[0]
+    return batched(flat, tables).reshape((axis_size,) + words.shape[1:]), True
+  return batched(words[None], tables)[0]
 
 
-def _transform(domain, inverse, order, words):
-  """uint32[P, 8, n] to uint32[P, 8, n]: the one place where implementations meet, chosen by the platform this is lowered for.
+def _transform(domain, inverse, order, words, tables):
+  """uint32[P, 8, n] to uint32[P, 8, n]: where implementations meet, chosen by the platform this is lowered for."""
+  def kernels(words, tables):
+    from zkjax.ops.gpu import ntt as gpu
+    flip = _reversed(domain.log2_size) if order == "natural" else slice(None)
+    if inverse:
+      return gpu.transform(words[:, :, flip], domain.root, domain.shift, True, tables=tables)
+    return gpu.transform(words, domain.root, domain.shift, tables=tables)[:, :, flip]
+  return _by_platform(functools.partial(_portable, domain, inverse, order), kernels, words, tables)
 
-  A kernel with this signature becomes another branch of `jax.lax.platform_dependent`.
-  """
-  return _portable(domain, inverse, order, words)
+
+def _extended(domain, coset, words, tables):
+  def portable_extension(words):
+    return _portable(coset, False, "natural", _portable(domain, True, "natural", words))
+
+  def kernels(words, tables):
+    from zkjax.ops.gpu import ntt as gpu
+    return gpu.extend(words, domain.root, coset.shift * pow(domain.shift, -1, R) % R, tables=tables)
+  return _by_platform(portable_extension, kernels, words, tables)
+
+
+def _by_platform(portable, kernels, words, tables):
+  if not support.usable():
+    return portable(words)
+  return lax.platform_dependent(words, tables, cuda=kernels, default=lambda words, _: portable(words))
 
 
 def _portable(domain, inverse, order, words):

@@ -6,6 +6,7 @@ shapes it: the sources of zkjax, the versions and options of the compiler, the d
 follow its switches: `jax_compilation_cache_dir` unset or `jax_enable_compilation_cache` off means that nothing is read or written. Like
 JAX's own entries they are machine code: the folder must be one that only its user can write to.
 """
+import ctypes
 import functools
 import hashlib
 import inspect
@@ -24,6 +25,7 @@ from jax.experimental import serialize_executable
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 _LOG = logging.getLogger(__name__)
+_LOADING = threading.Lock()                  # one after the other: a program takes a hundred times its size while it is being loaded
 
 
 def stored(function, static_argnames=()):
@@ -67,6 +69,7 @@ def executable(function, jitted, shapes, static=(), options=None):
   compiled = jitted.lower(*shapes).compile(compiler_options=salt | (options or {}))
   if file is not None:
     _write(file, compiled)
+  _return_memory()
   return compiled
 
 
@@ -114,10 +117,20 @@ def _read(file):
     _LOG.warning("%s is damaged: compiling again", file)
     return None
   try:
-    return serialize_executable.deserialize_and_load(*pickle.loads(data[32:]))
+    with _LOADING:
+      program = serialize_executable.deserialize_and_load(*pickle.loads(data[32:]))
+      _return_memory()
+    return program
   except Exception as error:                  # whatever a runtime says about a program that it cannot load, compiling helps
     _LOG.warning("%s cannot be loaded (%s): compiling again", file, error)
     return None
+
+
+def _return_memory():
+  """Gives freed memory back to the system: loading and compiling take a hundred times a program's size, which glibc would keep."""
+  trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+  if trim is not None:
+    trim(0)
 
 
 def _write(file, compiled):

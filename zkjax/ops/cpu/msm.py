@@ -21,6 +21,7 @@ from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
 
 _BLOCK = affine.ROWS * affine.LANES
+_GATHERED = 32                               # rows of lanes gathered at a time: what stays in the second-level cache
 _PREPARED = 2048                             # points prepared at a time: what stays in the second-level cache
 _FEW = 32                                    # up to so many points Python integers take a few milliseconds, and nothing is compiled
 
@@ -178,7 +179,7 @@ class _Sums:
     self.additions = self.calls = 0
     limbs = affine.point_limbs(degree)
     self.device = jax.devices("cpu")[0]
-    self.rows = np.zeros((_BLOCK, limbs), np.uint32)
+    self.rows = np.zeros((_GATHERED * affine.LANES, limbs), np.uint32)
     fillers = np.random.default_rng(0).integers(0, 1 << 16, (3, limbs), dtype=np.uint32)
     self.turned = [(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), filler) for filler in fillers]
     self.spares = [jax.device_put(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), self.device) for _ in range(3)]
@@ -186,19 +187,20 @@ class _Sums:
 
   def group_sums(self, points, rows, counts):
     """uint32[groups, limbs]: group g sums the next counts[g] >= 1 of points[rows]."""
-    longest = piece_length(counts)
+    kind = np.int32 if counts.sum() < 1 << 31 else np.int64     # arrays as long as the list of pieces: half the memory
+    longest, counts = kind(piece_length(counts)), counts.astype(kind)
     pieces = -(-counts // longest)
-    first = np.cumsum(pieces) - pieces
-    group_start = np.cumsum(counts) - counts
-    offset = (np.arange(pieces.sum()) - np.repeat(first, pieces)) * longest
+    first, group_start = (np.cumsum(v, dtype=kind) - v for v in (pieces, counts))
+    offset = (np.arange(pieces.sum(), dtype=kind) - np.repeat(first, pieces)) * longest
     starts = np.repeat(group_start, pieces) + offset
     lengths = np.minimum(longest, np.repeat(counts, pieces) - offset)
     sums = self._piece_sums(points, rows, starts, lengths)
-    out = sums[first]
     several = np.flatnonzero(pieces > 1)
-    if len(several):
-      again = np.flatnonzero(np.repeat(pieces > 1, pieces))
-      out[several] = self.group_sums(sums, again, pieces[several])
+    if not len(several):
+      return sums
+    out = sums[first]
+    again = np.flatnonzero(np.repeat(pieces > 1, pieces))
+    out[several] = self.group_sums(sums, again, pieces[several])
     return out
 
   def _piece_sums(self, points, rows, starts, lengths):
@@ -263,10 +265,14 @@ class _Sums:
     so that fillers of accumulators and entries are not an exceptional pair.
     """
     self.turned = self.turned[1:] + self.turned[:1]
-    (turned, filler), used = self.turned[0], -(-len(index) // affine.LANES)
-    np.take(points, index, axis=0, mode="clip", out=self.rows[:len(index)])
-    self.rows[len(index):used * affine.LANES] = filler
-    np.copyto(turned[:used], self.rows.reshape(affine.ROWS, affine.LANES, -1)[:used].transpose(0, 2, 1))
+    turned, filler = self.turned[0]
+    for start in range(0, len(index), len(self.rows)):
+      part = index[start:start + len(self.rows)]
+      used = -(-len(part) // affine.LANES)
+      np.take(points, part, axis=0, mode="clip", out=self.rows[:len(part)])
+      self.rows[len(part):used * affine.LANES] = filler
+      lanes = self.rows.reshape(_GATHERED, affine.LANES, -1)[:used].transpose(0, 2, 1)
+      np.copyto(turned[start // affine.LANES:start // affine.LANES + used], lanes)
     return turned
 
 
@@ -285,6 +291,7 @@ def _weighted(sums, state, keys, bits):
   rows = np.tile(np.arange(len(keys)), 2)
   value = np.concatenate([v for _, _, v in parts])
   halves, keys = _regroup(sums, state, rows, group, value > 0)
+  del sums                                     # the largest array
   value, group = keys & ((1 << bits) - 1), keys >> bits
   spread = np.arange(bits - half)
   chosen = (value[None] >> spread[:, None]) & 1 > 0
@@ -340,7 +347,6 @@ def msm(bases, scalars, bits=None):
   if not len(keys):
     return None
   state = _Sums(bases.degree)
-  sums = state.group_sums(bases.rows, rows, counts)
-  window, shift, single = _weighted(sums, state, keys, bits)
+  window, shift, single = _weighted(state.group_sums(bases.rows, rows, counts), state, keys, bits)
   points = _to_ints(single, bases.degree)
   return curve.combination([(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, points)])

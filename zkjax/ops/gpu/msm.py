@@ -6,14 +6,16 @@ f) sets of buckets: window w = s j + i sends row j n + (point) to bucket |d| - 1
   digits, one flat sort by bucket                       jnp
   bucket starts, pieces, longest first                  a binary search a bucket; jnp
   sums of pieces                                        one thread a piece, at most `chunk` entries
-  pieces of a bucket added up                           radix 8 over the chunks of a bucket, then its first piece
-  S + sum_k 2^k T_k for every set                       the tree of `bit_level`, then Horner's rule over bits and over sets
+  pieces of a bucket added up                           radix 4 over the chunks of a bucket, then its first piece
+  S + sum_k 2^k T_k for every set                       the tree of `bit_level`; then every value is doubled as often as it counts, all
+                                                        side by side, and they are added in a tree
 
 Pieces: the sorted entries are cut at every bucket boundary and at every multiple of `chunk`. So piece b is the start of bucket b, piece
 num_buckets + j is what lies at chunk j of a bucket that began before it, their number is static, and no scan is needed. No distribution
-of scalars makes a piece longer than `chunk`, or needs more than log_8(chunks) rounds of at most 7 additions to join them.
+of scalars makes a piece longer than `chunk`, or needs more than log_4(chunks) rounds of at most 3 additions to join them.
 """
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +29,9 @@ from zkjax.ops.gpu import msm_kernels as kernels
 from zkjax.ops.gpu import simt
 from zkjax.ops.limbs import FP
 
-_RADIX = 8                                   # chunks joined in one round
+_LANES_A_CORE = 256                          # threads that a multiprocessor holds of a kernel with some 200 registers
+_RADIX = 4                                   # rows added one after the other in one round of joining
+_MANY = 1 << 17                              # rows from which on they keep the device busy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,12 +69,31 @@ class Plan:
     return self.num_sets * self.buckets_a_set
 
 
+class Schedule(NamedTuple):
+  """Entries in the order of their buckets, and the pieces that they are cut into.
+
+  entries: uint32[W n]. begin, count, order: uint32[num_buckets + chunks], the pieces, and the order in which threads take them.
+  place, left, joins: uint32[chunks], the lists that chunks form. See `_lists`.
+  """
+  entries: jax.Array
+  begin: jax.Array
+  count: jax.Array
+  order: jax.Array
+  place: jax.Array
+  left: jax.Array
+  joins: jax.Array
+
+
 def default_plan(num_points, factor=1):
-  """The window that minimises additions, W n of entries and about three full ones a bucket, each worth 1.4 mixed ones."""
-  cost = lambda c: Plan(c, factor).num_windows * max(num_points, 1) + 4 * Plan(c, factor).num_buckets
-  bits = min(range(4, 22), key=cost)
-  mean = Plan(bits, factor).num_windows * num_points // Plan(bits, factor).num_buckets
-  return Plan(bits, factor, min(128, max(16, 4 << max(mean, 1).bit_length())))
+  """The window that minimises additions, W n of entries and about three full ones a bucket, each worth 1.4 mixed ones.
+
+  factor: tables a point at most; more than there are windows serve nothing. Pieces are as long as gives every thread of the device one.
+  """
+  plan = lambda c: Plan(c, min(factor, Plan(c).num_windows))
+  cost = lambda c: plan(c).num_windows * max(num_points, 1) + 4 * plan(c).num_buckets
+  best = plan(min(range(4, 23), key=cost))
+  share = best.num_windows * num_points // (simt.num_cores() * _LANES_A_CORE)
+  return dataclasses.replace(best, chunk=min(64, max(8, 1 << share.bit_length())))
 
 
 def msm(points, scalars, plan=None, launch=simt.launch):
@@ -97,11 +120,15 @@ def point_rows(points):
 
 def table_rows(rows, plan, launch=simt.launch):
   """uint32[f n, 2 d 12]: rows j n, ... are 2^(c s j) P for j < f, by doublings on the device."""
-  degree, tables = _degree(rows), [rows]
-  shift = np.array([plan.window_bits * plan.num_sets], np.uint32)
-  for _ in range(plan.factor - 1):
-    tables.append(kernels.scaled_points(degree, tables[-1], shift, launch))
-  return jnp.concatenate(tables)
+  if plan.factor == 1:
+    return rows
+  degree, shift = _degree(rows), np.array([plan.window_bits * plan.num_sets], np.uint32)
+
+  def step(last, _):
+    table = kernels.scaled_points(degree, last, shift, launch)
+    return table, table
+  _, tables = lax.scan(step, rows, None, plan.factor - 1)
+  return jnp.concatenate([rows, tables.reshape((-1, rows.shape[1]))])
 
 
 def msm_rows(rows, scalars, plan, launch=simt.launch):
@@ -110,13 +137,20 @@ def msm_rows(rows, scalars, plan, launch=simt.launch):
     raise ValueError(f"{rows.shape[0]} rows are not {plan.factor} tables for {scalars.shape[1]} scalars")
   if scalars.shape[1] == 0:
     return XYZZ.infinity(Fp if _degree(rows) == 1 else Fp2)
+  return sum_scheduled(rows, schedule(scalars, plan, launch), plan, launch)
+
+
+def schedule(scalars, plan, launch=simt.launch):
+  """What depends on the scalars only, shared by all bases that take them: a Schedule."""
   keys, entries = sorted_entries(scalars, plan)
-  return sum_entries(rows, keys, entries, plan, launch)
+  starts = kernels.bucket_starts(keys, plan.num_buckets, launch)
+  begin, count = _pieces(keys, starts, plan)
+  order = lax.sort((np.uint32(plan.chunk) - count, lax.iota(jnp.uint32, count.shape[0])), num_keys=1, is_stable=False)[1]
+  return Schedule(entries, begin, count, order, *_lists(keys[::plan.chunk], starts, plan))
 
 
 def sorted_entries(scalars, plan):
-  """(keys, entries), uint32[W n], sorted by key: the bucket, num_buckets for a zero digit. Shared by all bases that take the same
-  scalars."""
+  """(keys, entries), uint32[W n], sorted by key: the bucket, num_buckets for a zero digit."""
   n, c, sets = scalars.shape[1], plan.window_bits, plan.num_sets
   words = [scalars[k].astype(jnp.uint32) for k in range(scalars.shape[0])] + [jnp.zeros(n, jnp.uint32)] * 2
   half, keys, entries, carry = np.uint32(plan.buckets_a_set), [], [], jnp.zeros(n, jnp.uint32)
@@ -136,15 +170,12 @@ def sorted_entries(scalars, plan):
   return lax.sort((jnp.concatenate(keys), jnp.concatenate(entries)), num_keys=1, is_stable=False)
 
 
-def sum_entries(rows, keys, entries, plan, launch=simt.launch):
-  """The sum of 2^(c set) (bucket + 1) times the points of all entries. Args: as made by `sorted_entries`. Returns: XYZZ."""
-  degree, buckets = _degree(rows), plan.num_buckets
-  starts = kernels.bucket_starts(keys, buckets, launch)
-  begin, count = _pieces(keys, starts, plan)
-  order = lax.sort((np.uint32(plan.chunk) - count, lax.iota(jnp.uint32, count.shape[0])), num_keys=1, is_stable=False)[1]
-  heads, chunks = kernels.accumulate(degree, order, begin, count, entries, rows, buckets, launch)
-  sums = _join(degree, heads, chunks, keys, starts, plan, launch)
-  return _weighted_sum(degree, sums, plan, launch)
+def sum_scheduled(rows, work, plan, launch=simt.launch):
+  """The sum of 2^(c set) (bucket + 1) times the points of all entries. Args: rows: `table_rows`. work: Schedule. Returns: XYZZ."""
+  degree = _degree(rows)
+  heads, chunks = kernels.accumulate(degree, work.order, work.begin, work.count, work.entries, rows, plan.num_buckets, launch)
+  sums = _join(degree, heads, chunks, work, plan, launch)
+  return _weighted_sum(degree, sums, chunks.shape[0], plan, launch)
 
 
 def _pieces(keys, starts, plan):
@@ -152,80 +183,64 @@ def _pieces(keys, starts, plan):
   length = np.uint32(plan.chunk)
   first, end = starts[:-1], starts[1:]
   count = jnp.minimum(end, (first // length + np.uint32(1)) * length) - first
-  bucket, position = _chunk_buckets(keys, plan)
+  bucket = keys[::plan.chunk]
+  position = lax.iota(jnp.uint32, bucket.shape[0]) * length
   inside = (bucket < plan.num_buckets) & (starts[bucket] < position)
   next_start = starts[jnp.minimum(bucket + np.uint32(1), np.uint32(plan.num_buckets))]
   chunk_count = jnp.where(inside, jnp.minimum(next_start, position + length) - position, np.uint32(0))
   return jnp.concatenate([first, position]), jnp.concatenate([count, chunk_count])
 
 
-def _chunk_buckets(keys, plan):
-  """The bucket at the beginning of every chunk, and the position of the chunk."""
-  chunks = -(-keys.shape[0] // plan.chunk)
-  return keys[::plan.chunk], lax.iota(jnp.uint32, chunks) * np.uint32(plan.chunk)
+def _join(degree, heads, chunks, work, plan, launch):
+  """XYZZ rows of the bucket sums: piece b, and the chunks of bucket b that follow it. One thread a chunk: few buckets have any."""
+  chunks = _sum_lists(degree, chunks, work.place, work.left, chunks.shape[0], _RADIX, launch)
+  sums = kernels.add_selected(degree, heads, chunks, work.joins, launch)
+  return heads.at[work.joins].set(sums, mode="drop", unique_indices=True)
 
 
-def _join(degree, heads, chunks, keys, starts, plan, launch):
-  """XYZZ rows of the bucket sums: piece b, and the chunks of bucket b that follow it, joined _RADIX at a time."""
-  num_chunks, length = chunks.shape[0], np.uint32(plan.chunk)
-  bucket, _ = _chunk_buckets(keys, plan)
-  bucket = jnp.minimum(bucket, np.uint32(plan.num_buckets - 1))
-  chunk = lax.iota(jnp.uint32, num_chunks)
-  first = starts[bucket] // length + np.uint32(1)             # the chunks first .. last of a bucket are pieces of their own
-  last = (starts[bucket + np.uint32(1)] - np.uint32(1)) // length
-  inside = (starts[bucket] < starts[bucket + np.uint32(1)]) & (first <= chunk) & (chunk <= last)
-
-  def round_(k, chunks):
-    stride = jnp.uint32(1) << (jnp.asarray(k, jnp.uint32) * np.uint32(_RADIX.bit_length() - 1))
-    leads = inside & ((chunk - first) % (stride * np.uint32(_RADIX)) == 0)
-    left = (last - chunk) // stride + np.uint32(1)
-    count = jnp.where(leads, jnp.minimum(left, np.uint32(_RADIX)), np.uint32(0))
-    return kernels.strided_sums(degree, chunks, stride[None], count, launch)
-  chunks = lax.fori_loop(0, _digits(num_chunks, _RADIX), round_, chunks)
-  follows = starts[:-1] // length + np.uint32(1)
-  several = (starts[1:] > starts[:-1]) & ((starts[1:] - np.uint32(1)) // length >= follows)
-  return kernels.add_selected(degree, heads, chunks, jnp.where(several, follows, np.uint32(kernels.NONE)), launch)
+def _sum_lists(degree, rows, place, left, longest, radix, launch):
+  """Row j becomes the sum of its list where place[j] = 0; see `kernels.join`. No list is longer than `longest`."""
+  for k in range(_rounds(longest, radix)):
+    rows = kernels.join(degree, rows, place, left, np.array([radix**k, radix], np.uint32), launch)
+  return rows
 
 
-def _weighted_sum(degree, sums, plan, launch):
-  """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ."""
-  levels, sizes, nodes, values = [], [], plan.num_buckets, 1
+def _lists(chunk_buckets, starts, plan):
+  """place and left of every chunk, in the list of those that are pieces of one bucket, and the bucket of the first in each list."""
+  length = np.uint32(plan.chunk)
+  bucket = jnp.minimum(chunk_buckets, np.uint32(plan.num_buckets - 1))
+  chunk = lax.iota(jnp.uint32, bucket.shape[0])
+  begin, end = starts[bucket], starts[bucket + np.uint32(1)]
+  first = begin // length + np.uint32(1)      # chunks first .. last of a bucket are pieces of their own
+  last = (end - np.uint32(1)) // length
+  inside = (begin < end) & (first <= chunk) & (chunk <= last)
+  left = jnp.where(inside, last - chunk + np.uint32(1), np.uint32(0))
+  return chunk - first, left, jnp.where(inside & (chunk == first), bucket, np.uint32(kernels.NONE))
+
+
+def _weighted_sum(degree, sums, rows, plan, launch):
+  """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ.
+
+  The tree of `bit_level` ends with rows S, T_0, ..., T_(c - 2) of every set, which count 2^(c set), 2^(c set), ..., 2^(c set + c - 2).
+  """
+  nodes, values = plan.num_buckets, 1
   while nodes > plan.num_sets:
-    radix = 4 if nodes % (4 * plan.num_sets) == 0 else 2
-    levels.append((nodes, values, radix))
+    # Four children at once read and write less; two take one addition after the other, which is what counts where threads are few.
+    radix = 4 if nodes % (4 * plan.num_sets) == 0 and nodes * values > _MANY else 2
+    sums = kernels.bit_level(degree, sums, np.array([nodes, values, radix], np.uint32), launch)
     nodes, values = nodes // radix, values + radix // 2
-    sizes.append(nodes * values)
-  # Two levels shrink the rows to a third; the others share one array, and one compilation.
-  for level, size in list(zip(levels, sizes))[:2]:
-    sums = kernels.bit_level(degree, sums, np.array(level, np.uint32), size, launch)
-  if levels[2:]:
-    later = jnp.asarray(np.array(levels[2:], np.uint32))
-    step = lambda k, rows: kernels.bit_level(degree, rows, later[k], rows.shape[0], launch)
-    sums = lax.fori_loop(0, len(levels) - 2, step, sums)
-  return _point(_combine(degree, sums, plan, launch), degree)
+  value, set_ = np.divmod(np.arange(values * nodes), nodes)
+  doublings = plan.window_bits * set_ + np.maximum(value - 1, 0)
+  count, lanes = values * nodes, -(-values * nodes // 32) * 32
+  fit = lambda v, size: np.pad(v, (0, size - count)).astype(np.uint32)
+  index = np.arange(count)
+  sums = kernels.doubled(degree, sums, fit(index, lanes), fit(doublings, lanes), np.array([doublings.max()], np.uint32), launch)
+  rows = max(rows, lanes)                     # the kernel that joined chunks serves again, if it finds as many rows
+  sums = jnp.concatenate([sums, jnp.zeros((rows - lanes, sums.shape[1]), jnp.uint32)])
+  return _point(_sum_lists(degree, sums, np.arange(rows, dtype=np.uint32), fit(count - index, rows), count, 2, launch)[0], degree)
 
 
-def _combine(degree, sums, plan, launch):
-  """The XYZZ row of sum over sets of 2^(c set) (S + sum_k 2^k T_k), from rows S, T_0, ..., one of every set each."""
-  bits = plan.window_bits - 1
-  sets, lanes = plan.num_sets, simt.THREADS * simt.blocks_for(plan.num_sets)
-  num_rows, steps = max(sets * (bits + 1), lanes), max(bits + 1, sets)
-  fit = lambda rows: jnp.concatenate([rows[:num_rows], jnp.zeros((max(0, num_rows - rows.shape[0]), rows.shape[1]), jnp.uint32)])
-  # sets: T_(bits - 1), ..., T_0 with a doubling before each but the first, then S; then the sets from the top, c doublings before each
-  of_bits = [(bits - k) * sets for k in range(bits)] + [0]
-  index, doublings = (np.zeros((2, steps, lanes), np.uint32) for _ in range(2))
-  index[0, :bits + 1, :sets] = np.array(of_bits)[:, None] + np.arange(sets)
-  doublings[0, :bits] = 1
-  index[1, :sets] = np.arange(sets)[::-1, None]
-  doublings[1, :sets] = plan.window_bits
-  lane = np.arange(lanes)
-  length = np.array([np.where(lane < sets, bits + 1, 1), np.where(lane == 0, sets, 1)], np.uint32)
-  index, doublings, length = map(jnp.asarray, (index, doublings, length))
-  step = lambda k, rows: fit(kernels.horner(degree, rows, index[k], doublings[k], length[k], launch))
-  return lax.fori_loop(0, 2, step, fit(sums))[0]
-
-
-def _digits(count, radix):
+def _rounds(count, radix):
   """Rounds that leave one of `count`, `radix` joined in each."""
   rounds = 0
   while count > radix**rounds:
@@ -241,22 +256,3 @@ def _point(words, degree):
 
 def _degree(rows):
   return rows.shape[1] // (2 * FP.words)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class FixedBases:
-  """Bases that do not change, with their tables on the device. rows: uint32[f n, 2 d 12]."""
-  plan: Plan
-  rows: jax.Array
-
-  @classmethod
-  def prepare(cls, points, plan, launch=simt.launch):
-    """Tables of an Affine[n] for a plan: f n 96 bytes in G1, twice that in G2; (f - 1) n c s doublings and as many inversions as rows."""
-    build = lambda p: table_rows(point_rows(p), plan, launch)
-    return cls(plan, (jax.jit(build) if launch is simt.launch else build)(points))
-
-  def msm(self, scalars, launch=simt.launch):
-    """sum_i scalars[i] points[i] for plain uint32[8, n] below r: XYZZ with batch shape ()."""
-    return msm_rows(self.rows, scalars, self.plan, launch)
-
-

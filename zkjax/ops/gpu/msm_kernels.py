@@ -3,16 +3,21 @@
 Arrays of points are rows: affine uint32[rows, 2 d 12], XYZZ uint32[rows, 4 d 12], d = 1 for G1 and 2 for G2, because a random gather of a
 point costs nothing if its words lie together.
 """
+import functools
+
+import jax
 import numpy as np
 
 from zkjax.ops.gpu import simt
 from zkjax.ops.gpu.points import add, add_mixed, double, from_affine, infinity, load_affine, load_xyzz, store_xyzz, sum_of, xyzz_words
-from zkjax.ops.gpu.program import Pair, store_field
+from zkjax.ops.gpu.program import Pair, load_field, shared_field, store_field, store_shared
 from zkjax.ops.limbs import FP
 
 SIGN = 1 << 31                               # of an entry: the point counts negatively
 NONE = 0xffffffff
 _BLOCKS_A_CORE = 4
+_WARP = 32
+_INVERSION = np.array([int(c) for c in f"{FP.value - 2:b}"], np.uint32)        # bits of the exponent of an inversion in Fp
 
 
 def bucket_starts(keys, num_buckets, launch=simt.launch):
@@ -68,45 +73,60 @@ def accumulate(degree, order, begin, count, entries, points, num_buckets, launch
   return launch(program, [order, begin, count, entries, points], outputs, simt.blocks_for(pieces))
 
 
-def strided_sums(degree, rows, stride, count, launch=simt.launch):
-  """out[j] = sum of rows[j + k stride] for k < count[j]; not written where count[j] = 0. rows: XYZZ. stride: uint32[1]. count:
-  uint32[rows]."""
-  def program(b, rows, stride, count, out):
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def join(degree, rows, place, left, step, launch=simt.launch):
+  """One round of adding up lists of rows, `radix` at a time: out[j] = sum of rows[j + k stride], k < radix, inside j's list.
+
+  Row j is number place[j] of its list, in which left[j] rows are left, itself included; 0 where a row is in no list. The rows whose number
+  is a multiple of radix * stride take sums, the other rows of `out` are undefined.
+
+  Args: rows: XYZZ. place, left: uint32[rows]. step: uint32[2], stride and radix: data, so that one kernel serves all rounds.
+  Returns: XYZZ, canonical.
+  """
+  num_rows = rows.shape[0]
+
+  def program(b, rows, place, left, step, out):
     j = simt.thread_index(b)
 
-    def join():
-      length, step = b.load(count, j), b.load(stride, 0)
-      total = lambda: sum_of(b, degree, length, lambda k: load_xyzz(b, rows, j + k * step, degree))
-      b.when(length.differs(0), lambda: store_xyzz(b, out, j, degree, total()))
-    b.when(j < rows_count, join)
-  rows_count = rows.shape[0]
-  return launch(program, [rows, stride, count], [rows.shape], simt.blocks_for(rows_count))[0]
+    def take():
+      stride, radix = b.load(step, 0), b.load(step, 1)
+      count = ((b.load(left, j) + stride - 1) // stride).minimum(radix)
+
+      def total():
+        total = sum_of(b, degree, count, lambda k: load_xyzz(b, rows, j + k * stride, degree))
+        store_xyzz(b, out, j, degree, total.reduced())
+      b.when(count.differs(0) & (b.load(place, j) % (stride * radix)).equals(0), total)
+    b.when(j < num_rows, take)
+  return launch(program, [rows, place, left, step], [rows.shape], simt.blocks_for(num_rows))[0]
 
 
+@functools.partial(jax.jit, static_argnums=(0, 4))
 def add_selected(degree, rows, others, index, launch=simt.launch):
-  """out[i] = rows[i] + others[index[i]], or rows[i] where index[i] = NONE. XYZZ."""
+  """out[j] = rows[index[j]] + others[j]; undefined where index[j] = NONE. XYZZ."""
+  count = others.shape[0]
+
   def program(b, rows, others, index, out):
-    i = simt.thread_index(b)
+    j = simt.thread_index(b)
 
     def one():
-      p, k = load_xyzz(b, rows, i, degree), b.load(index, i)
-      total = b.when(k.equals(NONE), lambda: p, lambda: add(b, degree, p, load_xyzz(b, others, k, degree)))
-      store_xyzz(b, out, i, degree, total)
-    b.when(i < num_rows, one)
-  num_rows = rows.shape[0]
-  return launch(program, [rows, others, index], [rows.shape], simt.blocks_for(num_rows))[0]
+      i = b.load(index, j)
+      total = lambda: add(b, degree, load_xyzz(b, rows, i, degree), load_xyzz(b, others, j, degree))
+      b.when(i.differs(NONE), lambda: store_xyzz(b, out, j, degree, total()))
+    b.when(j < count, one)
+  return launch(program, [rows, others, index], [others.shape], simt.blocks_for(count))[0]
 
 
-def bit_level(degree, rows, level, out_rows, launch=simt.launch):
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def bit_level(degree, rows, level, launch=simt.launch):
   """One level of the tree that turns bucket sums S_b into S = sum S_b and T_k = sum of the S_b whose index has bit k set.
 
   A node covers consecutive buckets and has v values S, T_0, ..., at rows value * num_nodes + node. `radix` (2 or 4) children make a node of
   v + log2 radix values: every old value is summed over the children, a new T_k over the children whose own index has that bit.
 
   Args: level: uint32[3]: number of nodes, v, radix. They are data, not shapes, so that one kernel serves many levels. rows: XYZZ.
-  Returns: `out_rows` rows, of which the first (nodes / radix) (v + log2 radix) are written.
+  Returns: as many rows, of which the first (nodes / radix) (v + log2 radix) are written.
   """
-  blocks = max(1, min(simt.num_cores() * _BLOCKS_A_CORE, simt.blocks_for(out_rows)))
+  blocks = max(1, min(simt.num_cores() * _BLOCKS_A_CORE, simt.blocks_for(rows.shape[0])))
 
   def program(b, rows, level, out):
     nodes, values, radix = (b.load(level, k) for k in range(3))
@@ -124,49 +144,105 @@ def bit_level(degree, rows, level, out_rows, launch=simt.launch):
       return ()
     rounds = (first < total).choose((total - first + (blocks * simt.THREADS - 1)) // (blocks * simt.THREADS), 0)
     b.repeat(rounds, (), output)
-  return launch(program, [rows, level], [(out_rows, rows.shape[1])], blocks)[0]
+  return launch(program, [rows, level], [rows.shape], blocks)[0]
 
 
-def horner(degree, rows, index, doublings, length, launch=simt.launch):
-  """out[t] = (...(2^d_1 (2^d_0 O + P_0) + P_1)...), P_k = rows[index[k, t]], d_k = doublings[k, t], k < length[t]: canonical XYZZ rows.
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def doubled(degree, rows, index, doublings, most, launch=simt.launch):
+  """out[t] = 2^doublings[t] rows[index[t]], XYZZ. index, doublings: uint32[lanes], lanes a multiple of 32. most: uint32[1], their maximum.
 
-  Args: rows: XYZZ. index, doublings: uint32[steps, lanes]. length: uint32[lanes], at least 1; lanes is a multiple of the block size.
+  A chain of doublings is serial, and a product takes a microsecond if nothing else is at work: so three warps share a point, in Jacobian
+  coordinates, where a doubling is three products deep (EFD dbl-2009-l for a = 0):
+    warp 0: A = X^2,  F = (3A)^2,  X3 = F - 8S, Y3 = 3A (4S - X3) - 8C    warp 1: B = Y^2,  C = B^2    warp 2: Z3 = 2YZ,  S = XB
+  XYZZ to Jacobian: (X zz, Y zzz, zz), since zz^3 = zzz^2. Infinity stays: zz = 0.
   """
-  lanes = length.shape[0]
+  lanes, size = index.shape[0], degree * FP.words
+  x_, y_, z_, a_, b_, c_, f_, s_ = range(8)
 
-  def program(b, rows, index, doublings, length, out):
-    t = simt.thread_index(b)
-    term = lambda k: load_xyzz(b, rows, b.load(index, k, t), degree)
+  def program(b, rows, index, doublings, most, out, memory):
+    lane, warp = b.thread() & (_WARP - 1), b.thread() >> 5
+    t = b.block() * _WARP + lane
+    get = lambda name: shared_field(b, memory, name * size, lane, degree)
+    put = lambda name, value: store_shared(b, memory, name * size, lane, value)
+    coordinate = lambda k: load_field(b, rows, b.load(index, t), k * size, degree)
+    in_warp = lambda k, action: b.when(warp.equals(k), action)
+    in_warp(0, lambda: put(x_, coordinate(0) * coordinate(2)))
+    in_warp(1, lambda: put(y_, coordinate(1) * coordinate(3)))
+    in_warp(2, lambda: put(z_, coordinate(2)))
+    b.barrier()
 
-    def step(k, acc):
-      acc = b.repeat(b.load(doublings, k + 1, t), acc, lambda _, p: double(p))
-      return add(b, degree, acc, term(k + 1))
-    acc = b.repeat(b.load(length, t) - 1, term(b.word(0)), step)
-    store_xyzz(b, out, t, degree, acc.reduced())
-  return launch(program, [rows, index, doublings, length], [(lanes, xyzz_words(degree))], simt.blocks_for(lanes))[0]
+    def double_once(k, _):
+      in_warp(0, lambda: put(a_, get(x_).square()))
+      in_warp(1, lambda: put(b_, get(y_).square()))
+      in_warp(2, lambda: b.when(k < b.load(doublings, t), lambda: put(z_, (get(y_) * get(z_)).double())))
+      b.barrier()
+      in_warp(0, lambda: put(f_, (get(a_).double() + get(a_)).square()))
+      in_warp(1, lambda: put(c_, get(b_).square()))
+      in_warp(2, lambda: put(s_, get(x_) * get(b_)))
+      b.barrier()
+
+      def finish():
+        s4, c8, a = get(s_).double().double(), get(c_).double().double().double(), get(a_)
+        x3 = get(f_) - s4.double()
+        put(x_, x3)
+        put(y_, (a.double() + a) * (s4 - x3) - c8)
+      in_warp(0, lambda: b.when(k < b.load(doublings, t), finish))
+      b.barrier()
+      return ()
+    b.repeat(b.load(most, 0), (), double_once)
+    in_warp(0, lambda: store_field(b, out, t, 0, get(x_)))
+    in_warp(1, lambda: store_field(b, out, t, size, get(y_)))
+
+    def store_z():
+      zz = get(z_).square()
+      store_field(b, out, t, 2 * size, zz)
+      store_field(b, out, t, 3 * size, zz * get(z_))
+    in_warp(2, store_z)
+  inputs = [rows, index, doublings, most]
+  return launch(program, inputs, [(lanes, xyzz_words(degree))], lanes // _WARP, [(8 * size, _WARP)])[0]
 
 
 def scaled_points(degree, points, log2_factor, launch=simt.launch):
-  """2^k P, canonical affine rows, for affine rows. log2_factor: uint32[1]. One Fermat inversion a point: for tables that are made once.
-
-  1 / zz = (zz / zzz)^2, because zz^3 = zzz^2. An infinite point stays (0, 0): the inverse of 0 is 0.
-  """
+  """2^k P, canonical affine rows, for affine rows. log2_factor: uint32[1]. One Fermat inversion a point: for tables that are made once."""
   num_points = points.shape[0]
-  exponent = np.array([int(c) for c in f"{FP.value - 2:b}"], np.uint32)
 
-  def program(b, points, log2_factor, bits, out):
+  def program(b, points, log2_factor, exponent, out):
     i = simt.thread_index(b)
 
     def scale():
-      zero = b.word(0)
-      p = from_affine(b, degree, *load_affine(b, points, i, degree, zero.differs(0)))
-      p = b.repeat(b.load(log2_factor, 0), p, lambda _, q: double(q))
-      inverse = _inverse(b, p.zzz, bits, len(exponent))
-      x, y = (p.x * (p.zz * inverse).square()).reduced(), (p.y * inverse).reduced()
-      store_field(b, out, i, 0, x)
-      store_field(b, out, i, degree * FP.words, y)
+      p = from_affine(b, degree, *load_affine(b, points, i, degree, b.word(0).differs(0)))
+      _store_affine(b, out, i, degree, b.repeat(b.load(log2_factor, 0), p, lambda _, q: double(q)), exponent)
     b.when(i < num_points, scale)
-  return launch(program, [points, log2_factor, exponent], [points.shape], simt.blocks_for(num_points))[0]
+  return launch(program, [points, log2_factor, _INVERSION], [points.shape], simt.blocks_for(num_points))[0]
+
+
+def sums_of_entries(degree, table, scalars, launch=simt.launch):
+  """Canonical affine rows of sum_w table[256 w + byte w of the scalar], w < 32: multiples of one point. scalars: plain uint32[8, n]."""
+  count = scalars.shape[1]
+
+  def program(b, table, scalars, exponent, out):
+    i = simt.thread_index(b)
+
+    def entry(w):
+      byte = (b.load(scalars, w >> 2, i) >> ((w & 3) << 3)) & 255
+      return load_affine(b, table, (w << 8) + byte, degree, b.word(0).differs(0))
+
+    def total():
+      acc = b.repeat(31, from_affine(b, degree, *entry(b.word(0))), lambda w, acc: add_mixed(b, degree, acc, lambda: entry(w + 1)))
+      _store_affine(b, out, i, degree, acc, exponent)
+    b.when(i < count, total)
+  return launch(program, [table, scalars, _INVERSION], [(count, table.shape[1])], simt.blocks_for(count))[0]
+
+
+def _store_affine(b, out, i, degree, p, exponent):
+  """Stores p as a canonical affine row.
+
+  1 / zz = (zz / zzz)^2, because zz^3 = zzz^2. An infinite point becomes (0, 0): the inverse of 0 is 0.
+  """
+  inverse = _inverse(b, p.zzz, exponent, len(_INVERSION))
+  x, y = (p.x * (p.zz * inverse).square()).reduced(), (p.y * inverse).reduced()
+  store_field(b, out, i, 0, x)
+  store_field(b, out, i, degree * FP.words, y)
 
 
 def _inverse(b, value, bits, num_bits):

@@ -133,11 +133,6 @@ def _chord(dx, dy, x1, y1, zz, zzz):
   return Xyzz(x3, y3, zz, zzz * ppp)
 
 
-def times_power_of_two(b, p, log2_factor):
-  """2^k P for a Word k."""
-  return b.repeat(log2_factor, p, lambda _, q: double(q))
-
-
 def sum_of(b, degree, count, load):
   """sum of load(i) for i < count, points in XYZZ coordinates; count is at least 1."""
   return b.repeat(count - 1, load(b.word(0)), lambda i, total: add(b, degree, total, load(i + 1)))

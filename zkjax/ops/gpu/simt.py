@@ -3,9 +3,7 @@
 The whole kernel is one `inline_mgpu` body: no layouts are inferred, it lowers in a tenth of a second, and lowering for CUDA needs no GPU.
 Tried with JAX 0.10.2 and 0.12.0 (lowering) and 0.11.2 (running on an H200).
 """
-import functools
 import inspect
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -16,35 +14,10 @@ try:
   from jax.experimental.pallas import mosaic_gpu as plgpu
   from jaxlib.mlir import ir
   from jaxlib.mlir.dialects import arith, gpu, llvm, memref, scf
-except ImportError:                          # no Mosaic GPU in this JAX: `available` says so
+except ImportError:                          # no Mosaic GPU in this JAX: `support` says so, and no kernel is launched
   plgpu = None
 
 THREADS = 128                                # a block is one warpgroup
-_KNOWN = ((0, 10), (0, 12))                  # first and last JAX minor version that kernels were tried on
-_MIN_CAPABILITY = 9.0                        # Hopper: Mosaic GPU supports nothing older
-
-
-@functools.cache
-def available():
-  """Whether kernels can run here: a GPU of the Hopper generation or later, and a JAX that they were tried on. Warns once if a GPU stays
-  unused."""
-  try:
-    devices = jax.devices("gpu")
-  except RuntimeError:
-    return False
-  reason = _unsupported(devices)
-  if reason:
-    warnings.warn(f"zkjax uses its portable code on this GPU, which is much slower than its kernels: {reason}", stacklevel=2)
-  return not reason
-
-
-def _unsupported(devices):
-  version = jax.__version_info__[:2]
-  if plgpu is None or not _KNOWN[0] <= version <= _KNOWN[1]:
-    return f"the kernels were tried on JAX {'.'.join(map(str, _KNOWN[0]))} to {'.'.join(map(str, _KNOWN[1]))}, this is {jax.__version__}"
-  capable = lambda d: "cuda" in d.client.platform_version.lower() and float(getattr(d, "compute_capability", 0)) >= _MIN_CAPABILITY
-  old = [d for d in devices if not capable(d)]
-  return f"they need an NVIDIA GPU of compute capability {_MIN_CAPABILITY} or more, this is {old[0].device_kind}" if old else ""
 
 
 def num_cores(default=132):

@@ -1,0 +1,200 @@
+"""Measures zkjax's kernels on the GPU of this machine, checks every result, and adds rows to benchmarks/h200.json.
+
+  python profiles/h200.py msm_g1:20 msm_g1:20:bits msm_g1:20:uniform:variable ntt:20 quotient:22 prove:16
+
+A row is op:log2_size[:scalars[:bases]]; scalars are uniform, bits (90 % zero or one) or equal. Data lie on the device before the clock
+starts, and results are compared with integers: sums with the discrete logarithms of the points, transforms and quotients at random places,
+proofs by the verifier, and the last result with the first. One run warms up; then eleven times, of which the median, least and greatest
+are reported: of a whole proof from the witness to the proof, of an operation the mean of ten calls queued one behind the other, so that
+the device is timed and not the host's dispatch. single_call_ms is the median of calls each of which is waited for. Several of these
+scripts may run at once, to compile: they time one at a time.
+"""
+import fcntl
+import json
+import os
+import pathlib
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import workloads  # noqa: E402
+
+from zkjax import groth16  # noqa: E402
+from zkjax.groth16.qap import quotient  # noqa: E402
+from zkjax.groth16.setup import generator_multiples  # noqa: E402
+from zkjax.ops.bls12_381 import R  # noqa: E402
+from zkjax.ops.field import Fp, Fp2, Fr  # noqa: E402
+from zkjax.ops.gpu.fixed import Pending  # noqa: E402
+from zkjax.ops.int_curve import G1, G2  # noqa: E402
+from zkjax.ops.msm import FixedBases, msm, shared_scalars  # noqa: E402
+from zkjax.ops.ntt import Domain, intt, ntt, twiddles  # noqa: E402
+
+RUNS, CALLS = 11, 10
+PEAK = 7.7e12                                 # 32-bit multiply-adds a second of an H200, measured with independent ones
+PRODUCT = {Fr: 136, Fp: 300}                  # multiply-adds of a Montgomery product
+
+
+def plain_ints(words):
+  """The integers of plain uint32[8, n]."""
+  data = np.ascontiguousarray(words.T).tobytes()
+  return [int.from_bytes(data[i:i + 32], "little") for i in range(0, len(data), 32)]
+
+
+def scalars_of(kind, size):
+  """Plain uint32[8, n] below r."""
+  words = workloads.uniform(Fr, size).limbs
+  if kind == "bits":
+    few = np.random.default_rng().random(size) < 0.9
+    words[:, few] = 0
+    words[0, few] = np.random.default_rng().integers(0, 2, few.sum())
+  return words[:, :1].repeat(size, 1) if kind == "equal" else words
+
+
+def measure_msm(op, log2_size, kind="uniform", bases="fixed"):
+  """The function to time, its check, and the multiply-adds of its additions to buckets."""
+  field, curve, size = (Fp, G1, 1 << log2_size) if op == "msm_g1" else (Fp2, G2, 1 << log2_size)
+  logs = plain_ints(workloads.uniform(Fr, size).limbs)
+  points, words = generator_multiples(field, logs), scalars_of(kind, size)
+  expected = curve.multiply(curve.generator, sum(a * b for a, b in zip(logs, plain_ints(words))) % R)
+  on_device = jax.device_put(words)
+  if bases == "fixed":
+    prepared = FixedBases.prepare(points, budget=64 << 30)
+    plan, run = prepared.prepared.plan, lambda: prepared.start(shared_scalars(on_device)).row
+    read = lambda row: Pending(row, 1 if field is Fp else 2).result()
+    print(f"  {plan}", flush=True)
+    windows = plan.num_windows
+  else:
+    points, values = jax.device_put((points, Fr.from_plain(words)))
+    run = lambda: msm(points, values)
+    windows = 16
+
+    def read(p):
+      x, y, zz, zzz = (jax.tree.map(np.asarray, v).to_ints() for v in (p.x, p.y, p.zz, p.zzz))
+      f = curve.field
+      return f.mul(x, f.inverse(zz)), f.mul(y, f.inverse(zzz))
+  work = windows * size * 10 * PRODUCT[Fp] * (1 if field is Fp else 3) if kind == "uniform" else None
+  return run, lambda out: read(out) == expected, work
+
+
+def value_at(coefficients, x):
+  """The value of a polynomial."""
+  total = 0
+  for c in reversed(coefficients):
+    total = (total * x + c) % R
+  return total
+
+
+def measure_ntt(op, log2_size):
+  """Natural to bit-reversed order, checked at a random place."""
+  domain, values = Domain(log2_size), workloads.uniform(Fr, 1 << log2_size)
+  run, on_device, tables = jax.jit(lambda v, t: ntt(domain, v, "bit_reversed", t)), jax.device_put(values), twiddles(domain)
+
+  def is_right(out):
+    k = secrets.randbelow(1 << log2_size)
+    place = int(f"{k:0{log2_size}b}"[::-1], 2)
+    return value_at(values.to_ints(), pow(domain.root, k, R)) == Fr(np.asarray(out.limbs[:, place])).to_ints()
+  return lambda: run(on_device, tables), is_right, (1 << log2_size) // 2 * log2_size * PRODUCT[Fr]
+
+
+def measure_quotient(op, log2_size, basis="monomial"):
+  """From evaluations of A, B and C; checked by h(z) (z^n - 1) = a(z) b(z) - c(z)."""
+  domain, size = Domain(log2_size), 1 << log2_size
+  a, b = (jax.device_put(workloads.uniform(Fr, size)) for _ in range(2))
+  c, run, tables = a * b, jax.jit(lambda a, b, c, t: quotient(a, b, c, domain, basis, t)), twiddles(domain)
+
+  def is_right(h):
+    z = secrets.randbelow(R)
+    at = lambda v: value_at(jax.tree.map(np.asarray, v).to_ints(), z)
+    a_z, b_z, c_z = (at(intt(domain, v)) for v in (a, b, c))
+    return at(h) * (pow(z, size, R) - 1) % R == (a_z * b_z - c_z) % R
+  return lambda: run(a, b, c, tables), is_right, 7 * size // 2 * log2_size * PRODUCT[Fr]
+
+
+def measure_prove(op, log2_size):
+  """A squaring chain with a random witness, whose key and witness lie on the device."""
+  begin = time.perf_counter()
+  key, witness = workloads.squaring_chain(log2_size)
+  print(f"  setup {time.perf_counter() - begin:.2f} s", flush=True)
+  begin = time.perf_counter()
+  bases = key.blinded_bases
+  witness, public, verifying = jax.device_put(witness), groth16.public_inputs(key, witness), groth16.prepare(key.vk)
+  print(f"  tables {time.perf_counter() - begin:.2f} s, {bases.a.prepared.plan}, {bases.h.prepared.plan}", flush=True)
+  starts = []
+
+  def run():
+    begin = time.perf_counter()
+    pending = groth16.start(key, witness)
+    starts.append(time.perf_counter() - begin)
+    proof = groth16.finish(pending)
+    print(f"  start {1e3 * starts[-1]:.2f} ms, proof {1e3 * (time.perf_counter() - begin):.2f} ms", flush=True)
+    return proof
+  return run, lambda proof: groth16.verify(verifying, proof, public), None
+
+
+def same_words(a, b):
+  """Whether the leaves of two results are the same arrays."""
+  return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
+
+
+MEASURE = {"msm_g1": measure_msm, "msm_g2": measure_msm, "ntt": measure_ntt, "quotient": measure_quotient, "prove": measure_prove}
+
+
+def row_of(op, log2_size, kind=None, bases=None):
+  """Measures one row."""
+  run, is_right, work = MEASURE[op](op, log2_size, *([kind] if kind else []), *([bases] if bases else []))
+  begin = time.perf_counter()
+  out = jax.block_until_ready(run())
+  print(f"  first run {time.perf_counter() - begin:.1f} s", flush=True)
+  checked, first, times, alone = is_right(out), out, [], []
+  calls = 1 if op == "prove" else CALLS
+  with open(pathlib.Path(tempfile.gettempdir()) / "zkjax-timing", "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    for _ in range(RUNS):
+      begin = time.perf_counter()
+      out = jax.block_until_ready([run() for _ in range(calls)])[-1]
+      times.append(1e3 * (time.perf_counter() - begin) / calls)
+      begin = time.perf_counter()
+      out = jax.block_until_ready(run())
+      alone.append(1e3 * (time.perf_counter() - begin))
+  median, is_msm = statistics.median(times), op.startswith("msm")
+  return {"op": op, "log2_size": log2_size, "bases": (bases or "fixed") if is_msm else None,
+          "scalars": (kind or "uniform") if is_msm else None, "batch": 1, "median_ms": round(median, 3), "min_ms": round(min(times), 3),
+          "max_ms": round(max(times), 3), "single_call_ms": round(statistics.median(alone), 3),
+          "percent_of_peak": round(100 * work / median * 1e3 / PEAK, 1) if work else None,
+          "checked": checked and (is_right(out) if op == "prove" else same_words(first, out)),
+          "device": jax.devices()[0].device_kind, "jax": jax.__version__, "commit": commit()}
+
+
+def commit():
+  """The commit of the working tree (COMMIT names it where there is no checkout), or None."""
+  if "COMMIT" in os.environ:
+    return os.environ["COMMIT"]
+  head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+  return head.stdout.strip() or None
+
+
+def main(names, path=None):
+  """Measures and adds rows, in place of older ones of the same work, to the file that JSON names."""
+  path = pathlib.Path(os.environ.get("JSON", ROOT / "benchmarks" / "h200.json")) if path is None else path
+  same = ("op", "log2_size", "bases", "scalars", "batch", "device")
+  for name in names:
+    op, log2_size, *rest = name.split(":")
+    print(name, flush=True)
+    row = row_of(op, int(log2_size), *rest)
+    print(json.dumps(row), flush=True)
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = [r for r in rows if any(r[k] != row[k] for k in same)] + [row]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"rows": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
+
+
+if __name__ == "__main__":
+  main(sys.argv[1:])
