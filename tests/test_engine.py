@@ -11,6 +11,7 @@ import time
 
 import engine_cases
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from engine_cases import MUL, PUBLIC, SECONDS, WTNS, Puppet, another_key, engine, job, key, until, witness
@@ -358,3 +359,24 @@ def test_inputs_are_not_written_to():
   with engine() as made:
     made.prove(job(2, source=witness()))
   assert np.array_equal(before, np.asarray(witness().limbs))
+
+
+def test_sums_that_a_gpu_was_told_to_write_are_waited_for():
+  """Nothing but queueing runs on the host then: the device's interval begins with the dispatch or behind the one before."""
+  class Row:
+    row = jnp.zeros(3)
+
+  class Queueing(Puppet):
+    def start(self, key, witnesses, blindings, spans):
+      self.started.append(len(self.started))
+      return [engine_cases.Pending({"a": Row, "b": Row}, engine_cases.proof(), first=witnesses[0][:1])]
+
+    def finish(self, pending):
+      return pending.proof
+  with engine(Queueing()) as made:
+    made.prove(job(4))
+    events = made.timeline.events()
+  ends = sorted(event.time_ns for event in events if event.name == "DEVICE_END")
+  starts = sorted(event.time_ns for event in events if event.name == "DEVICE_START")
+  assert len(starts) == 4 and all(end <= start for end, start in zip(ends, starts[1:]))
+  assert starts[0] == min(event.time_ns for event in events if event.name == "DISPATCH_START")
