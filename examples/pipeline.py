@@ -65,12 +65,15 @@ def main():
   except RejectedError as error:
     print(f"A proof is FALSE: {error}")
     return command_line.FALSE_PROOF
-  events, comparison = engine.timeline.events(), None
+  events, comparison, trace = engine.timeline.events(), None, None
   if FLAGS.trace_dir:
-    comparison = profiling.compare(events, profiling.read(FLAGS.trace_dir))
+    trace = profiling.read(FLAGS.trace_dir)
+    comparison = profiling.compare(events, trace)
     events = with_measured(events, comparison.measured())
   loop = loop_seconds(key, producer) if FLAGS.compare else None
   numbers = make_numbers(zkey, analyze(events), results, times, comparison, loop)
+  if trace:
+    numbers["kernels_busy_share"] = {name: trace.busy_share(*interval) for name, interval in analyze(events).phases.items()}
   write_outputs(engine, events, numbers)
   print_report(engine, events, numbers)
   return command_line.DONE
@@ -183,6 +186,8 @@ def print_report(engine, events, numbers):
     print(f"loop      {numbers['loop_seconds']:.2f} s for the same one after the other: {numbers['ratio_to_loop']:.2f} times as long")
   if numbers["claimed_vs_measured_percent"]:
     print(f"profiler  the timeline claims {numbers['claimed_vs_measured_percent']:.2f} % of what it measured, where the two differ most")
+  for phase, share in numbers.get("kernels_busy_share", {}).items():
+    print(f"profiler  {phase}: " + ("no time" if share is None else f"a kernel was running {share:.1%} of the time"))
   if FLAGS.record:
     print(report(analyze(events), FLAGS.mode, engine.timeline.dropped), end="")
   for path in filter(None, (FLAGS.timeline, FLAGS.waterfall, FLAGS.trace_dir, FLAGS.json)):

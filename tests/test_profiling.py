@@ -73,6 +73,11 @@ def test_on_a_gpu_the_intervals_are_those_of_the_kernels():
   assert (compared.start_ns, compared.end_ns) == (10, 70) and compared.percent == pytest.approx(150)
 
 
+def test_shares_are_of_unions():
+  trace = Trace([], [], [Interval("k", 0, 20, "x"), Interval("k", 10, 40, "y"), Interval("k", 90, 200, "x")], True)
+  assert trace.busy_share(0, 100) == pytest.approx(0.5) and trace.busy_share(5, 5) is None
+
+
 def test_a_folder_without_a_trace_is_refused(tmp_path):
   with pytest.raises(ValueError, match="no trace"):
     profiling.read(tmp_path)

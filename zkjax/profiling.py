@@ -9,7 +9,8 @@ Times of a trace are put on the clock of `time.perf_counter_ns()`, which a timel
 
 On the CPU backend host and device share the cores, and a stage of a proof is kernels with NumPy between them. There the device's interval
 of a partition is that of its stages, as the profiler saw them; `kernel_seconds` tells how much of it XLA was running. On a GPU kernels are
-separate rows of the trace and the intervals are theirs. A kernel is counted for the stage around it, on its own thread or else in time;
+separate rows of the trace; a proof is queued there in one go, so that no stage surrounds them and they are nobody's: `busy_share` holds,
+`compare` finds no partition. A kernel is counted for the stage around it, on its own thread or else in time;
 where stages of two partitions surround it the trace cannot tell, and it counts as `unattributed_seconds`.
 """
 import contextlib
@@ -19,7 +20,7 @@ from typing import NamedTuple, Optional
 
 import jax
 
-from zkjax.engine.gaps import merged
+from zkjax.engine.gaps import common, merged
 from zkjax.engine.timeline import spans
 
 _CLOCK = "zkjax_clock"
@@ -46,6 +47,12 @@ class Trace(NamedTuple):
   def busy_ns(self):
     """Disjoint intervals in which a kernel was running."""
     return merged((kernel.start_ns, kernel.end_ns) for kernel in self.kernels)
+
+  def busy_share(self, start_ns, end_ns):
+    """The part of an interval in which a kernel was running, None for an empty interval."""
+    if start_ns >= end_ns:
+      return None
+    return sum(end - start for start, end in common([(start_ns, end_ns)], self.busy_ns())) / (end_ns - start_ns)
 
   def kernel_seconds(self):
     """{stage: seconds of the union of its kernels}; kernels outside every stage or in several count as "other"."""
