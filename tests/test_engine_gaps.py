@@ -159,4 +159,4 @@ def test_the_report_says_what_was_measured_and_how(mode, word):
   assert word in text and "estimated on the host" in text and "3 events" in text
   for line in ("fill", "steady", "drain", "cold start", "cross-job stall", "per-partition overhead", "queue wait", "msm_h", "unexplained"):
     assert any(row.startswith(line) for row in text.splitlines()), line
-  assert "measured by the device" in report(analyze([event._replace(exact=True) for event in whole()]))
+  assert "measured by the profiler" in report(analyze([event._replace(exact=True) for event in whole()]))

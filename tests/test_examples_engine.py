@@ -26,7 +26,7 @@ def test_pipeline_writes_its_report_and_files(tmp_path):
   assert 0 < data["claimed_vs_measured_percent"] and data["device_time"] == "measured"
   assert len({event[2:4] for event in export.from_json_lines(jsonl.read_text()) if event.partition is not None}) == 4
   assert page.read_text().count("partition 1</text>") == 2 and list(trace.rglob("*.xplane.pb"))
-  assert "verified" in text and "cold start" in text and "measured by the device" in text
+  assert "verified" in text and "cold start" in text and "measured by the profiler" in text
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json"])

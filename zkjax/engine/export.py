@@ -45,7 +45,7 @@ def to_chrome_trace(events, threads=None):
     where = (_DEVICES, span.device or 0) if span.name == "DEVICE" else (_HOST, span.thread)
     arguments = {"job": span.job, "partition": span.partition, "attempt": span.attempt}
     if span.name == "DEVICE":
-      arguments["measured"] = "by the device" if span.exact else "estimated"
+      arguments["measured"] = "by the profiler" if span.exact else "estimated"
     # partitions overlap on a device: asynchronous events may, complete ones must nest
     common = {"name": _title(span), "pid": where[0], "tid": where[1], "cat": span.name.lower(), "args": arguments}
     if span.name == "DEVICE":

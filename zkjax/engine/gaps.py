@@ -76,7 +76,7 @@ class Analysis:
   seconds: float
   finished: int                               # attempts that left a device
   steady_finished: int
-  exact: bool                                 # every device interval was measured by the device
+  exact: bool                                 # every device interval comes from a trace of the profiler
 
   def as_dict(self):
     """The analysis as what JSON can hold; without the intervals."""

@@ -15,7 +15,7 @@ def report(analysis, mode="throughput", dropped=0):
   """
   if not analysis.devices:
     return "no partition reached a device\n"
-  kind = "measured by the device" if analysis.exact else "estimated on the host"
+  kind = "measured by the profiler" if analysis.exact else "estimated on the host"
   means = {"throughput": "nothing blocks: overlap is real, stage times overlap and do not add up",
            "attribution": "every stage waits for the one before: stage times are real, overlap is not"}[mode]
   lines = [f"mode      {mode}: {means}", f"device    times are {kind}; busy is the union of intervals, without compiling"]
