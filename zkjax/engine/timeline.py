@@ -35,7 +35,7 @@ EVENTS = frozenset(POINTS) | {f"{name}_{end}" for name in SPANS for end in ("STA
 
 
 class Event(NamedTuple):
-  """One point in time. time_ns: of the clock; job: the engine's own number of it; attempt: from 0; exact: taken from a trace of the profiler."""
+  """One point in time. time_ns: of the clock; job: the engine's own number of it; attempt: from 0; exact: from a trace of the profiler."""
   time_ns: int
   name: str
   job: Optional[int] = None
