@@ -166,7 +166,7 @@ def test_memory_is_held_while_a_stage_of_a_failed_proof_still_runs():
 
 def test_a_fault_of_the_device_is_retried_once():
   puppet = Puppet(fault=faults(1))
-  with engine(puppet) as made:
+  with engine(puppet, synthesis_threads=1) as made:
     result = made.prove(job(3))
     assert result.retries == 1 and len(result.proofs) == 3 and made.status()["jobs"]["retries"] == 1
   assert {(times.partition, times.attempt) for times in result.times} == {(0, 0), (1, 0), (1, 1), (2, 0)}
@@ -222,7 +222,7 @@ def test_the_error_path_wakes_those_who_wait_for_memory():
 def test_a_false_proof_is_made_again_with_fresh_blinding():
   puppet, blindings = Puppet(), [groth16.Blinding(k, k) for k in range(3)]
   puppet.fault = lambda number: false_proof() if number == 1 else None
-  with engine(puppet) as made:
+  with engine(puppet, synthesis_threads=1) as made:
     result = made.prove(job(3, blindings=blindings))
   assert result.retries == 1 and groth16.verify_batch(key().vk, result.proofs, result.public)
   assert result.encoded == proof_to_bytes(proof()) * 3
