@@ -3,7 +3,7 @@ from zkjax import xla_flags
 
 xla_flags.apply()                            # before anything can start a JAX backend
 
-from zkjax import groth16, ops  # noqa: E402
+from zkjax import engine, groth16, ops  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["groth16", "ops"]
+__all__ = ["engine", "groth16", "ops"]

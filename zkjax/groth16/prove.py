@@ -4,8 +4,12 @@
 arithmetic on Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls
 from several threads overlap there; XLA releases the interpreter while it computes. On a GPU everything is queued on the device in one
 sequence, and nothing but the five sums comes back.
+
+On the CPU backend each stage runs inside `span(name)`, a context manager on the thread that runs it: by default a mark in the profiler's
+trace. The names are those of STAGES; they are stable.
 """
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import os
@@ -24,6 +28,9 @@ from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.msm import on_gpu, shared_scalars, start_sums
 from zkjax.ops.programs import stored
+
+# quotient: matvec and quotient, one program
+STAGES = ("quotient", "msm_a", "msm_b_g1", "msm_b_g2", "msm_h", "msm_l")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +68,11 @@ def prove_batch(key, witnesses, blindings=None):
 
   Args: as `prove`, with sequences of witnesses and of blindings (or None). Raises ValueError before any work if one of them is wrong.
   """
+  return [finish(p) for p in start_batch(key, witnesses, blindings)]
+
+
+def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
+  """Checks and dispatches several proofs, see `prove_batch`; returns a pending proof for each. spans: a `span` for each, see `start`."""
   witnesses = list(witnesses)
   if blindings is not None and len(blindings) != len(witnesses):
     raise ValueError(f"{len(witnesses)} witnesses need as many blindings, got {len(blindings)}: pass None to draw them")
@@ -69,27 +81,39 @@ def prove_batch(key, witnesses, blindings=None):
   witnesses = [_checked(key, w) for w in witnesses]
   blindings = [Blinding.random() for _ in witnesses] if blindings is None else blindings
   if on_gpu():                                # one proof fills the device, and the next is queued behind it
-    return [finish(p) for p in [_start_on_device(key, w, b) for w, b in zip(witnesses, blindings)]]
+    return [_start_on_device(key, w, b) for w, b in zip(witnesses, blindings)]
+  spans = [jax.profiler.TraceAnnotation] * len(witnesses) if spans is None else spans
   stacked = Fr(jnp.stack([jnp.asarray(w.limbs) for w in witnesses]))
-  pool = _pool()
-  exponents = pool.submit(lambda: np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis)))
-  pending = [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k]))
-             for k, (w, b) in enumerate(zip(witnesses, blindings))]
-  pool.shutdown(wait=False)
-  return [finish(p) for p in pending]
+
+  def evaluate_all():
+    with contextlib.ExitStack() as stack:
+      for span in spans:                                     # the work of all of them
+        stack.enter_context(span("quotient"))
+      return np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis))
+
+  with _pool(threads) as pool:
+    exponents = pool.submit(evaluate_all)
+    return [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k], span))
+            for k, (w, b, span) in enumerate(zip(witnesses, blindings, spans))]
 
 
-def start(key, witness, blinding=None):
-  """Checks the input and dispatches a proof; see `prove` for the arguments. Pass the result to `finish`."""
+def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, threads=None):
+  """Checks the input and dispatches a proof; see `prove` for the arguments. Pass the result to `finish`.
+
+  Args: span: called with the name of a stage, a context manager around it. threads: how many stages may run at once; None means as many as
+  the machine has cores, 1 one after the other.
+  """
   witness = _checked(key, witness)
   blinding = Blinding.random() if blinding is None else blinding
   if on_gpu():
     return _start_on_device(key, witness, blinding)
-  pool = _pool()
-  exponents = pool.submit(lambda: np.asarray(quotient_scalars(key.constraints, witness, key.domain, key.h_basis)))
-  pending = Pending(key, blinding, _dispatch(key, witness, pool, exponents.result))
-  pool.shutdown(wait=False)
-  return pending
+
+  def evaluate_one():
+    with span("quotient"):
+      return np.asarray(quotient_scalars(key.constraints, witness, key.domain, key.h_basis))
+
+  with _pool(threads) as pool:
+    return Pending(key, blinding, _dispatch(key, witness, pool, pool.submit(evaluate_one).result, span))
 
 
 def finish(pending):
@@ -145,12 +169,17 @@ def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
   return jax.vmap(lambda w: quotient_scalars(constraints, w, domain, h_basis))(witnesses)
 
 
-def _dispatch(key, witness, pool, exponents):
+def _dispatch(key, witness, pool, exponents, span):
   """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query."""
   bases, scalars = key.bases, shared_scalars(witness.to_plain())
-  sums = {"b_g2": pool.submit(bases.b_g2.msm, scalars)}
-  sums["h"] = pool.submit(lambda: bases.h.msm(exponents()))
-  return sums | {name: pool.submit(getattr(bases, name).msm, scalars) for name in ("a", "b_g1", "l")}
+
+  def msm(name, wait=lambda: scalars):
+    values = wait()
+    with span(f"msm_{name}"):
+      return getattr(bases, name).msm(values)
+
+  sums = {"b_g2": pool.submit(msm, "b_g2"), "h": pool.submit(msm, "h", exponents)}
+  return sums | {name: pool.submit(msm, name) for name in ("a", "b_g1", "l")}
 
 
 def _start_on_device(key, witness, blinding):
@@ -162,8 +191,16 @@ def _start_on_device(key, witness, blinding):
   return Pending(key, blinding, sums, witness[:1])
 
 
-def _pool():
-  return concurrent.futures.ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="zkjax-msm")
+@contextlib.contextmanager
+def _pool(threads=None):
+  """Threads that finish what was submitted after the block has been left. If it raises, they have ended: they read the caller's arrays."""
+  pool = concurrent.futures.ThreadPoolExecutor(threads or max(2, os.cpu_count() or 1), thread_name_prefix="zkjax-msm")
+  try:
+    yield pool
+  except BaseException:
+    pool.shutdown(wait=True, cancel_futures=True)
+    raise
+  pool.shutdown(wait=False)
 
 
 def _checked(key, witness):
