@@ -96,7 +96,7 @@ class FixedBases:
     if self.on_gpu:
       from zkjax.ops.gpu import fixed
       return fixed.start(self.prepared, scalars)
-    return _Ready(cpu.msm(self.prepared, scalars))
+    return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, cpu.Scalars) else np.asarray(scalars)))
 
 
 def on_gpu():
