@@ -1,9 +1,10 @@
-"""Writes the speed tables of README.md and the plot cpu.svg from the measurements in cpu.json.
+"""Writes the speed tables of README.md and the plot cpu.svg from the measurements in cpu.json and h200.json.
 
   python benchmarks/report.py
 
-cpu.json holds {"rows": [...]} as `benchmarks/measure_cpu.py` and `examples/benchmark.py --json=benchmarks/cpu.json` add them. The tables
-stand between two marker lines of the README; the plot shows how the CPU time of each operation grows with its size, both axes logarithmic.
+cpu.json holds {"rows": [...]} as `benchmarks/measure_cpu.py` and `examples/benchmark.py --json=benchmarks/cpu.json` add them, h200.json as
+`profiles/h200.py` does. The tables stand between marker lines of the README; the plot shows how the CPU time of each operation grows with
+its size, both axes logarithmic.
 """
 import json
 import math
@@ -11,19 +12,38 @@ import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 README = HERE.parent / "README.md"
-BEGIN, END = "<!-- table of benchmarks/report.py -->\n", "<!-- end of the table -->\n"
+BEGIN, END = "<!-- {} of benchmarks/report.py -->\n", "<!-- end of {} -->\n"
 WIDTH, HEIGHT, MARGIN = 760, 460, 60
 COLORS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#555555", "#17a2b8", "#7d5a3c")
 
 
 def main():
-  rows = json.loads((HERE / "cpu.json").read_text())["rows"]
-  head, rest = README.read_text().split(BEGIN)
-  README.write_text(head + BEGIN + tables(rows) + END + rest.split(END)[1])
-  (HERE / "cpu.svg").write_text(plot(rows))
+  load = lambda name: json.loads((HERE / name).read_text())["rows"]
+  text = README.read_text()
+  for name, table in (("cpu", cpu_tables(load("cpu.json"))), ("gpu", gpu_table(load("h200.json"), load("sppark.json")))):
+    head, rest = text.split(BEGIN.format(name))
+    text = head + BEGIN.format(name) + table + END.format(name) + rest.split(END.format(name))[1]
+  README.write_text(text)
+  (HERE / "cpu.svg").write_text(plot(load("cpu.json")))
 
 
-def tables(rows):
+def gpu_table(rows, peers):
+  """Markdown: milliseconds on the GPU beside sppark's."""
+  peers = {(p["op"], p["log2_size"], p["scalars"]): p for p in peers}
+  lines = ["| work | zkjax ms (spread) | part of the chip's peak | sppark ms, as shipped / tuned |", "|---|---|---|---|"]
+  for r in sorted(rows, key=lambda r: (r["op"], -r["log2_size"], str(r["bases"]), str(r["scalars"]))):
+    peer = peers.get((r["op"], r["log2_size"], r["scalars"]), {})
+    times = " / ".join(number(peer[k]) for k in ("shipped_ms", "tuned_ms") if peer.get(k))
+    share = f"{r['percent_of_peak']:.0f} %" if r["percent_of_peak"] else ""
+    name = ", ".join(filter(None, (f"{r['op'].replace('_', ' ')} 2^{r['log2_size']}", r["bases"] and f"{r['bases']} bases", r["scalars"])))
+    spread = f"{number(r['median_ms'])} ({number(r['min_ms'])} to {number(r['max_ms'])})"
+    lines.append(f"| {name} | {spread} | {share} | {times} |")
+  versions, devices = sorted({r["jax"] for r in rows}), sorted({r["device"] for r in rows})
+  commits = sorted({str(r["commit"]) for r in rows})
+  return "\n".join(lines) + f"\n\n{' and '.join(devices)}, JAX {', '.join(versions)}, commits {', '.join(commits)}.\n"
+
+
+def cpu_tables(rows):
   """Markdown: what was measured beside a peer, then what grows, CPU seconds by size."""
   compared = sorted((r for r in rows if r["peer"]), key=lambda r: (not r["work"].startswith("process"), r["work"], r["jax"]))
   lines = ["| work | wall s | CPU s | peer, wall s | peer, CPU s | peer / zkjax in CPU s (spread) | peak MB |", "|---|" + "---|" * 6]
