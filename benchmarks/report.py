@@ -30,14 +30,15 @@ def main():
 def gpu_table(rows, peers):
   """Markdown: milliseconds on the GPU beside sppark's."""
   peers = {(p["op"], p["log2_size"], p["scalars"]): p for p in peers}
-  lines = ["| work | zkjax ms (spread) | part of the chip's peak | sppark ms, as shipped / tuned |", "|---|---|---|---|"]
+  lines = ["| work | zkjax ms (spread) | alone, ms | part of the chip's peak | sppark ms, as shipped / tuned |", "|---|---|---|---|---|"]
   for r in sorted(rows, key=lambda r: (r["op"], -r["log2_size"], str(r["bases"]), str(r["scalars"]))):
     peer = peers.get((r["op"], r["log2_size"], r["scalars"]), {})
     times = " / ".join(number(peer[k]) for k in ("shipped_ms", "tuned_ms") if peer.get(k))
     share = f"{r['percent_of_peak']:.0f} %" if r["percent_of_peak"] else ""
     name = ", ".join(filter(None, (f"{r['op'].replace('_', ' ')} 2^{r['log2_size']}", r["bases"] and f"{r['bases']} bases", r["scalars"])))
     spread = f"{number(r['median_ms'])} ({number(r['min_ms'])} to {number(r['max_ms'])})"
-    lines.append(f"| {name} | {spread} | {share} | {times} |")
+    alone = number(r["single_call_ms"]) if r.get("single_call_ms") else ""
+    lines.append(f"| {name} | {spread} | {alone} | {share} | {times} |")
   versions, devices = sorted({r["jax"] for r in rows}), sorted({r["device"] for r in rows})
   commits = sorted({str(r["commit"]) for r in rows})
   return "\n".join(lines) + f"\n\n{' and '.join(devices)}, JAX {', '.join(versions)}, commits {', '.join(commits)}.\n"
