@@ -7,7 +7,7 @@ import jax
 
 from zkjax.engine.budget import ByteBudget
 from zkjax.engine.jobs import DeviceError, State
-from zkjax.engine.keys import KeyStore, partition_bytes
+from zkjax.engine.keys import KeyStore, is_default, on_device, partition_bytes
 
 _COMPILE_EVENTS = ("/jax/core/compile/jaxpr_trace_duration", "/jax/core/compile/jaxpr_to_mlir_module_duration",
                    "/jax/core/compile/backend_compile_duration", "/jax/compilation_cache/cache_retrieval_time_sec")
@@ -77,7 +77,7 @@ class DeviceWorker:
     core.mark(partition, "TRANSFER_START")
     partition.device_memory = self.keys.reserve(partition_bytes(key)[1], given_up)
     if partition.device_memory is not None and self.device.platform != "cpu":
-      partition.witness = jax.device_put(partition.witness, self.device)
+      partition.witness = jax.device_put(partition.witness, None if is_default(self.device) else self.device)
     core.mark(partition, "TRANSFER_END")
     return partition.device_memory is not None
 
@@ -120,7 +120,7 @@ class DeviceWorker:
       core.mark(partition, "DISPATCH_START", time_ns=partition.dispatch_ns)
       partition.state = State.ON_DEVICE
     try:
-      with self._on_device(), self.compiling.of(batch[0]), jax.profiler.TraceAnnotation("dispatch", **batch[0].where):
+      with on_device(self.device), self.compiling.of(batch[0]), jax.profiler.TraceAnnotation("dispatch", **batch[0].where):
         pending = self.prover.start(batch[0].resident.key, [p.witness for p in batch], [p.blinding for p in batch],
                                     [self._stages_of(p) for p in batch])
       for partition, one in zip(batch, pending, strict=True):
@@ -137,16 +137,13 @@ class DeviceWorker:
     for partition in batch:
       self.prover.when_ready(partition.pending, lambda partition=partition: self._ready(partition, left))
 
-  def _on_device(self):
-    return jax.default_device(self.device) if len(self.peers) > 1 else contextlib.nullcontext()
-
   def _stages_of(self, partition):
     """What brackets a stage of a partition, on the thread that runs it: events, a mark in the profiler's trace, the device."""
     core, where = self.core, partition.where
 
     @contextlib.contextmanager
     def stage(name):
-      with self._on_device(), self.compiling.of(partition), jax.profiler.TraceAnnotation(name, **where):
+      with on_device(self.device), self.compiling.of(partition), jax.profiler.TraceAnnotation(name, **where):
         now = time.perf_counter_ns()
         if partition.started.acquire(blocking=False):
           core.mark(partition, "DEVICE_START", time_ns=now)

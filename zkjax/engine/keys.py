@@ -1,4 +1,5 @@
 """Which proving keys are resident on a device: loaded once, kept under its byte budget; the least recently used one makes room."""
+import contextlib
 import dataclasses
 import threading
 
@@ -21,6 +22,16 @@ def partition_bytes(key):
   """(host, device): estimates of the memory of one proof in flight. Host: the witness; device: the witness and the quotient's vectors."""
   witness = key.num_wires * _WORD_BYTES
   return witness, witness + (_LIVE_VECTORS << key.domain.log2_size) * _WORD_BYTES
+
+
+def on_device(device):
+  """A context in which JAX computes on a device; none where it would anyway, because in another context every program is compiled anew."""
+  return contextlib.nullcontext() if is_default(device) else jax.default_device(device)
+
+
+def is_default(device):
+  """Whether JAX computes on this device when nobody says where."""
+  return jax.config.jax_default_device is None and device == jax.devices()[0]
 
 
 class Resident:
@@ -59,7 +70,7 @@ class KeyStore:
         return None
       try:
         copy = dataclasses.replace(key)
-        with jax.default_device(self.device):
+        with on_device(self.device):
           _prepare(copy)
       except BaseException:
         reservation.release()
