@@ -72,7 +72,7 @@ def test_shapes_types_and_static_arguments_are_told_apart(folder):
 @pytest.mark.parametrize("name", ["_sources", "_environment", "_processor"])
 def test_other_sources_versions_or_processors_make_another_program(folder, monkeypatch, name):
   call()
-  monkeypatch.setattr(programs, name, lambda: ("another",))
+  monkeypatch.setattr(programs, name, lambda *_: ("another",))
   call()
   assert TRACES == [3, 3] and len(files(folder)) == 2
 
@@ -138,3 +138,13 @@ def test_another_process_finds_it(folder):
   run = lambda seed: subprocess.run([sys.executable, "-c", script, os.path.dirname(__file__), str(folder)], check=True, text=True,
                                     capture_output=True, env=os.environ | {"PYTHONHASHSEED": seed}).stdout.strip()
   assert (run("1"), run("2")) == ("1", "0") and len(files(folder)) == 1
+
+
+def test_a_process_with_several_devices_finds_its_programs(folder):
+  script = ("import sys; sys.path.insert(0, sys.argv[1]); import test_programs as t, jax\n"
+            "jax.config.update('jax_compilation_cache_dir', sys.argv[2])\n"
+            "print(jax.device_count(), (t.call() == 3 * t.X - 1).all(), len(t.TRACES))")
+  flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+  run = lambda: subprocess.run([sys.executable, "-c", script, os.path.dirname(__file__), str(folder)], check=True, text=True,
+                               capture_output=True, env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}).stdout.strip()
+  assert (run(), run()) == ("2 True 1", "2 True 0")

@@ -53,39 +53,40 @@ def stored(function, static_argnames=()):
   return call
 
 
-def executable(function, jitted, shapes, static=(), options=None):
+def executable(function, jitted, shapes, static=(), options=None, device=None):
   """The jax.stages.Compiled of `jitted` for arguments of `shapes`, read from disk if the same one was kept there.
 
   Args:
     function: names the program. jitted: jax.jit of it. shapes: tuple of ShapeDtypeStruct. static: everything else that `jitted` depends on,
-      with a repr that says all and is the same in every process. options: of the compiler.
+      with a repr that says all and is the same in every process. options: of the compiler. device: by default the first.
   """
-  file = _file(function, shapes, static, options)
-  if file is not None and (kept := _read(file)) is not None:
+  device = jax.devices()[0] if device is None else device
+  file = _file(function, shapes, static, options, device)
+  if file is not None and (kept := _read(file, device)) is not None:
     return kept
   # What JAX reads from its own cache cannot be serialized again: XLA has lost the functions. An option that changes nothing but a report
   # of memory makes the program a new one to that cache.
   salt = {"xla_debug_buffer_assignment_show_max": str(random.randrange(1, 1 << 31))} if file else {}
-  compiled = jitted.lower(*shapes).compile(compiler_options=salt | (options or {}))
+  with jax.default_device(device):
+    compiled = jitted.lower(*shapes).compile(compiler_options=salt | (options or {}))
   if file is not None:
     _write(file, compiled)
   _return_memory()
   return compiled
 
 
-def _file(function, shapes, static, options):
+def _file(function, shapes, static, options, device):
   """Where the executable is kept, or None if nothing is."""
   folder = jax.config.jax_compilation_cache_dir
   if not folder or not jax.config.jax_enable_compilation_cache:
     return None
   name = f"{function.__module__}.{function.__name__}"
-  parts = (name, [(s.shape, str(s.dtype)) for s in shapes], static, sorted((options or {}).items()), _environment(), _sources())
+  parts = (name, [(s.shape, str(s.dtype)) for s in shapes], static, sorted((options or {}).items()), _environment(device), _sources())
   return pathlib.Path(folder) / f"{name}-{hashlib.sha256(repr(parts).encode()).hexdigest()}-zkjax"
 
 
-def _environment():
+def _environment(device):
   """Versions, options and device: what makes the same program another executable."""
-  device = jax.devices()[0]
   return (jax.__version__, jaxlib.__version__, device.client.platform_version, device.device_kind, jax.device_count(),
           os.environ.get("XLA_FLAGS", ""), _processor())
 
@@ -107,7 +108,7 @@ def _sources():
   return digest.hexdigest()
 
 
-def _read(file):
+def _read(file, device):
   """The executable in a file, or None: not there, damaged, or one that this process cannot load."""
   try:
     data = file.read_bytes()
@@ -118,7 +119,7 @@ def _read(file):
     return None
   try:
     with _LOADING:
-      program = serialize_executable.deserialize_and_load(*pickle.loads(data[32:]))
+      program = serialize_executable.deserialize_and_load(*pickle.loads(data[32:]), device.client, [device])
       _return_memory()
     return program
   except Exception as error:                  # whatever a runtime says about a program that it cannot load, compiling helps

@@ -211,7 +211,8 @@ def _batch_add(degree, complete):
 
 def _compile(function, static, shapes, donate):
   """Compiled for the CPU whatever the default backend is; a shape () is an int32."""
-  cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
+  device = jax.devices("cpu")[0]
+  cpu = jax.sharding.SingleDeviceSharding(device)
   arguments = tuple(jax.ShapeDtypeStruct(s, jnp.uint32 if s else jnp.int32) for s in shapes)
   jitted = jax.jit(function, in_shardings=cpu, out_shardings=cpu, donate_argnums=donate)
-  return executable(function, jitted, arguments, static, _COMPILER_OPTIONS)
+  return executable(function, jitted, arguments, static, _COMPILER_OPTIONS, device)
