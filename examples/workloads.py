@@ -110,7 +110,8 @@ def _additions(op, degree):
   return Work(op, count.bit_length() - 1, count, add, is_right)
 
 
-def _value(coefficients, x):
+def value_at(coefficients, x):
+  """The value of a polynomial mod r."""
   total = 0
   for c in reversed(coefficients):
     total = (total * x + c) % R
@@ -132,7 +133,7 @@ def _transform(op, log2_size, batch):
     given, made = (Fr(np.asarray(v.limbs)[-1]) for v in (values, out))
     coefficients, evaluations = (given, made) if op == "ntt" else (made, given)
     coefficients = coefficients.to_ints()
-    return all(_value(coefficients, pow(domain.root, k, R)) == evaluations[k].to_ints() for k in _sample(size))
+    return all(value_at(coefficients, pow(domain.root, k, R)) == evaluations[k].to_ints() for k in _sample(size))
   products = batch * (size // 2) * log2_size
   return Work(op, log2_size, batch * size, lambda: run(on_device), is_right, products * _multiply_adds(FR))
 
@@ -147,8 +148,8 @@ def _quotient(log2_size, batch):
 
   def is_right(h):
     z = secrets.randbelow(R)
-    at = lambda v: _value(intt(domain, Fr(v.limbs[-1])).to_ints(), z)
-    return _value(Fr(h.limbs[-1]).to_ints(), z) * (pow(z, size, R) - 1) % R == (at(a) * at(b) - at(c)) % R
+    at = lambda v: value_at(intt(domain, Fr(v.limbs[-1])).to_ints(), z)
+    return value_at(Fr(h.limbs[-1]).to_ints(), z) * (pow(z, size, R) - 1) % R == (at(a) * at(b) - at(c)) % R
   return Work("quotient", log2_size, batch * size, lambda: run(a, b, c), is_right, 7 * batch * (size // 2) * log2_size * _multiply_adds(FR))
 
 

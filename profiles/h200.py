@@ -84,14 +84,6 @@ def measure_msm(op, log2_size, kind="uniform", bases="fixed"):
   return run, lambda out: read(out) == expected, work
 
 
-def value_at(coefficients, x):
-  """The value of a polynomial."""
-  total = 0
-  for c in reversed(coefficients):
-    total = (total * x + c) % R
-  return total
-
-
 def measure_ntt(op, log2_size):
   """Natural to bit-reversed order, checked at a random place."""
   domain, values = Domain(log2_size), workloads.uniform(Fr, 1 << log2_size)
@@ -100,7 +92,7 @@ def measure_ntt(op, log2_size):
   def is_right(out):
     k = secrets.randbelow(1 << log2_size)
     place = int(f"{k:0{log2_size}b}"[::-1], 2)
-    return value_at(values.to_ints(), pow(domain.root, k, R)) == Fr(np.asarray(out.limbs[:, place])).to_ints()
+    return workloads.value_at(values.to_ints(), pow(domain.root, k, R)) == Fr(np.asarray(out.limbs[:, place])).to_ints()
   return lambda: run(on_device, tables), is_right, (1 << log2_size) // 2 * log2_size * PRODUCT[Fr]
 
 
@@ -112,7 +104,7 @@ def measure_quotient(op, log2_size, basis="monomial"):
 
   def is_right(h):
     z = secrets.randbelow(R)
-    at = lambda v: value_at(jax.tree.map(np.asarray, v).to_ints(), z)
+    at = lambda v: workloads.value_at(jax.tree.map(np.asarray, v).to_ints(), z)
     a_z, b_z, c_z = (at(intt(domain, v)) for v in (a, b, c))
     return at(h) * (pow(z, size, R) - 1) % R == (a_z * b_z - c_z) % R
   return lambda: run(a, b, c, tables), is_right, 7 * size // 2 * log2_size * PRODUCT[Fr]

@@ -140,11 +140,18 @@ def test_another_process_finds_it(folder):
   assert (run("1"), run("2")) == ("1", "0") and len(files(folder)) == 1
 
 
-def test_a_process_with_several_devices_finds_its_programs(folder):
+def test_several_devices(folder):
+  """A program is loaded for one device. Arrays on another, or another default, are computed on there."""
   script = ("import sys; sys.path.insert(0, sys.argv[1]); import test_programs as t, jax\n"
-            "jax.config.update('jax_compilation_cache_dir', sys.argv[2])\n"
-            "print(jax.device_count(), (t.call() == 3 * t.X - 1).all(), len(t.TRACES))")
+            "jax.config.update('jax_compilation_cache_dir', sys.argv[2]); one, two = jax.devices()\n"
+            "f = t.programs.stored(t.scaled, ('factor',)); run = lambda x: f(x, {'a': x, 'b': x + 1}, factor=3)\n"
+            "out = [run(t.X), run(jax.device_put(t.X, two))]\n"
+            "with jax.default_device(two): out.append(run(t.X))\n"
+            "assert all((v == 3 * t.X - 1).all() for v in out)\n"
+            "print([v.devices() == {d} for v, d in zip(out, (one, two, two))], len(t.TRACES))")
   flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
   run = lambda: subprocess.run([sys.executable, "-c", script, os.path.dirname(__file__), str(folder)], check=True, text=True,
                                capture_output=True, env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}).stdout.strip()
-  assert (run(), run()) == ("2 True 1", "2 True 0")
+  first, second = run(), run()
+  assert first.startswith("[True, True, True]") and second.startswith("[True, True, True]")
+  assert int(second.split()[-1]) == int(first.split()[-1]) - 1

@@ -29,7 +29,8 @@ _LOADING = threading.Lock()                  # one after the other: a program ta
 
 
 def stored(function, static_argnames=()):
-  """`jax.jit(function, static_argnames)` whose executables are kept on disk; inside jit, grad and vmap it is just that.
+  """`jax.jit(function, static_argnames)` whose executables are kept on disk; inside jit, grad and vmap, and on other devices than the first
+  one, it is just that.
 
   The first arguments are pytrees of arrays, the static ones follow and have a repr that says all, and the result is an array or a tuple
   of arrays.
@@ -41,7 +42,7 @@ def stored(function, static_argnames=()):
     given = signature.bind(*args, **kwargs).arguments
     static = tuple((name, given.pop(name)) for name in static_argnames)
     leaves, tree = jax.tree.flatten(tuple(given.values()))
-    if any(isinstance(v, jax.core.Tracer) for v in leaves):
+    if not _on_first_device(leaves):
       return jitted(*args, **kwargs)
     shapes = tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in leaves)
     case = tree, shapes, static
@@ -51,6 +52,13 @@ def stored(function, static_argnames=()):
         made[case] = executable(function, flat, shapes, (str(tree), static))
     return made[case](*leaves)
   return call
+
+
+def _on_first_device(leaves):
+  """Whether JAX would compute on these arrays on its first device: an executable takes no others."""
+  first = jax.devices()[0]
+  here = lambda v: not isinstance(v, jax.Array) or not isinstance(v, jax.core.Tracer) and v.devices() == {first}
+  return jax.config.jax_default_device in (None, first) and all(map(here, leaves))
 
 
 def executable(function, jitted, shapes, static=(), options=None, device=None):

@@ -188,8 +188,8 @@ def _denominator(x1, y1, x2, case, one):
 
 
 def _all_zero(value):
-  limbs = value.limbs if isinstance(value, Lazy) else [v for part in value.component for v in part.limbs]
-  return functools.reduce(lambda a, b: a | b, [v.reshape(v.shape[-1:]) for v in limbs]) == 0
+  zero = functools.reduce(lambda a, b: a | b, value.limbs if isinstance(value, Lazy) else value.both.limbs) == 0
+  return zero if isinstance(value, Lazy) else zero.all(axis=0)
 
 
 def batch_add(degree, complete=False):
