@@ -12,7 +12,9 @@ import pytest
 from counting import count_equations
 from oracle import P, R
 
-from zkjax.ops.cpu import affine
+from zkjax.ops import bls12_381
+from zkjax.ops.cpu import affine, inversion
+from zkjax.ops.cpu import digits as digits_module
 from zkjax.ops.cpu import msm as cpu_msm
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2
@@ -23,6 +25,7 @@ from zkjax.ops.msm import FixedBases
 GROUPS = pytest.mark.parametrize("curve", [G1, G2], ids=["G1", "G2"])
 BLOCK = affine.ROWS * affine.LANES
 NUM_POINTS = {1: 5000, 2: 600}
+SQUARE = bls12_381.X**2
 ORDER_THREE = (0, 2)                         # on the curve, outside the subgroup
 
 
@@ -73,7 +76,7 @@ def to_limbs(curve, points):
   """Rows of inner limbs, zero for infinity."""
   finite = [p for p in points if p is not None]
   rows = np.zeros((len(points), affine.point_limbs(degree(curve))), np.uint32)
-  rows[[i for i, p in enumerate(points) if p is not None]] = cpu_msm.prepare(to_affine(curve, finite)).rows[::2]
+  rows[[i for i, p in enumerate(points) if p is not None]] = cpu_msm.prepare(to_affine(curve, finite)).rows[:, ::2].reshape(len(finite), -1)
   return rows
 
 
@@ -144,37 +147,86 @@ def test_complete_addition_of_special_pairs_alone(curve):
   assert add_pairs(curve, left, right, complete=True)[0] == [curve.add(p, q) for p, q in zip(left, right)]
 
 
+# Inverses and products
+
+def test_inverses():
+  """Of edge values, multiples of p away from canonical ones, and random ones, all lanes at once."""
+  special = [1, 2, P - 1, P + 1, 2 * P - 1, FP.radix % P, (1 << 380) + 1, P // 2]
+  values = special + [random.Random(3).randrange(1, 9 * P // 4) for _ in range(affine.LANES - len(special))]
+  limbs = np.asarray(jax.jit(inversion.inverse)(np.array([FP.split(v) for v in values], np.uint32).T))
+  assert limbs.max() <= FP.mask + 1
+  for v, column in zip(values, limbs.T):
+    assert FP.join(column) * v % P == FP.radix**2 % P and FP.join(column) < 2 * P
+
+
+def test_inverses_take_their_largest_limbs():
+  """Low limbs of 2^28, one over the mask."""
+  values = np.full((FP.num, affine.LANES), FP.mask + 1, np.uint32)
+  values[-1] = np.arange(1, affine.LANES + 1)
+  limbs = np.asarray(jax.jit(inversion.inverse)(values))
+  assert all(FP.join(a) * FP.join(b) % P == FP.radix**2 % P for a, b in zip(values.T, limbs.T))
+
+
+def test_division_steps_end_in_time():
+  """As many batches as the bound of `_inverses` counts with, on integers: Python's own gcd takes no such steps."""
+  for v in [1, 2, P - 1, P + 1, 9 * P // 4, (1 << 383) - 1, 1 << 382] + [random.Random(4).randrange(1, 9 * P // 4) for _ in range(50)]:
+    delta, f, g, steps = 1, P, v, 0
+    while g:
+      delta, f, g = (2 - delta, g, (g - f) // 2) if delta > 0 and g & 1 else (2 + delta, f, (g + (g & 1) * f) // 2)
+      steps += 1
+    assert abs(f) == 1 and steps <= 883 <= inversion.BATCHES * FP.bits
+
+
+@pytest.mark.parametrize("count", [1, affine.PRODUCTS])
+def test_products_with_one_factor(count):
+  values = [0, 1, P - 1, 2 * P - 1][:count] + [random.Random(5).randrange(2 * P) for _ in range(count - 4)]
+  limbs = np.array([FP.split(v) for v in values], np.uint32).T
+  for factor in (0, 1, P - 1, G1.cube_root):
+    assert [FP.join(c) % P for c in affine.products(limbs, factor).T] == [v * factor % P for v in values]
+
+
+@GROUPS
+def test_cube_roots(curve):
+  point = curve.multiply(curve.generator, 12345)
+  x = point[0] * curve.cube_root % P if curve is G1 else tuple(v * curve.cube_root % P for v in point[0])
+  assert curve.multiply(point, SQUARE) == curve.negate((x, point[1]))
+
+
 # Plans
 
 @GROUPS
 @pytest.mark.parametrize("count", [0, 1, 5, 40])
-def test_prepared_rows_are_points_and_negatives(table, curve, count):
+def test_codes_name_points_and_their_multiples(table, curve, count):
+  """4 i + 2 j + s is point i times (x^2)^j, negative for s = 1."""
   points = [p for q in table(curve)[1][:count] for p in (None, q)] + [None]
   bases = cpu_msm.prepare(to_affine(curve, points))
   assert bases.num_scalars == len(points) and list(bases.kept) == list(range(1, len(points) - 1, 2))
-  assert from_limbs(curve, bases.rows) == [p for q in points if q for p in (q, curve.negate(q))]
+  taken = np.zeros((2, 4 * count, affine.point_limbs(degree(curve)) // 2), np.uint32)
+  cpu_msm._Points.of_bases(bases).take(np.arange(4 * count, dtype=np.int32), taken)
+  multiples = [curve.multiply(q, k) for q in points if q for k in (1, -1, SQUARE, -SQUARE)]
+  assert from_limbs(curve, np.concatenate(taken, axis=1)) == multiples
 
 
 @GROUPS
-def test_rows_are_the_inner_form_of_any_coordinates(curve):
+def test_inner_form_of_any_coordinates(curve):
   """Right at the edges of the estimated quotient, and small enough for `affine`: carried limbs, positive ones below (1 + 2^-39) p."""
   edges = [0, 1, P - 1, P // 2] + [k * P // (1 << FP.shift) + d for k in (1, 2, 255) for d in (0, 1)]
   values = edges + [random.Random(0).randrange(P) for _ in range(5000)]
   coordinates = np.array(values[:len(values) // 4 * 4], object).reshape(-1, 2, degree(curve))
   words = np.array([[v >> 32 * i & 0xffffffff for v in row for i in range(12)] for row in coordinates.reshape(len(coordinates), -1)])
-  rows = cpu_msm._rows(words.astype(np.uint32), degree(curve))
-  assert 0 <= rows.min() and rows.max() <= FP.mask
-  limbs = rows.reshape(-1, 2, 2, FP.num, degree(curve)).astype(object)
-  joined = (limbs * np.array([1 << FP.bits * k for k in range(FP.num)], object)[:, None]).sum(axis=3)
+  made = cpu_msm._coordinates(words.astype(np.uint32), degree(curve))
+  assert max(v.max() for v in made) <= FP.mask
+  weights = np.array([1 << FP.bits * k for k in range(FP.num)], object)[:, None, None]
+  x, y, negative = ((v.astype(object) * weights).sum(axis=0).T for v in made)
   inner = coordinates * (1 << FP.shift) % P
-  assert (joined[:, 0] % P == inner).all() and (joined[:, 0] < P + (P >> 39)).all()
-  assert (joined[:, 1, 0] == joined[:, 0, 0]).all() and (joined[:, 1, 1] == 2 * P - joined[:, 0, 1]).all()
+  assert (x % P == inner[:, 0]).all() and (y % P == inner[:, 1]).all() and max(x.max(), y.max()) < P + (P >> 39)
+  assert (negative == 2 * P - y).all()
 
 
 def test_prepare_takes_more_points_than_a_block(table):
   points = table(G1)[1][:300]
   words = to_affine(G1, points)
-  repeats = cpu_msm._PREPARED // 300 + 1
+  repeats = affine.PRODUCTS // 300 + 1
   bases = cpu_msm.prepare(jax.tree.map(lambda v: np.tile(v, repeats), words))
   expected = cpu_msm.prepare(words).rows
   assert len(bases.kept) == 300 * repeats and (bases.rows.reshape(repeats, -1) == expected.reshape(-1)).all()
@@ -190,19 +242,40 @@ def test_an_offset_shifts_the_scalars(table):
 @pytest.mark.parametrize("bits", range(2, 17))
 def test_signed_digits_reconstruct_scalars(bits):
   scalars = cases.scalars() + cases.random_scalars(50) + [R - 1 - (1 << bits * k) for k in range(1, 255 // bits)]
-  digits = cpu_msm.signed_digits(to_words(scalars), bits)
-  assert digits.shape == (cpu_msm.num_windows(bits), len(scalars)) and abs(digits).max() <= 1 << (bits - 1)
+  digits = digits_module.signed_digits(to_words(scalars), bits)
+  assert digits.shape == (digits_module.num_windows(bits), len(scalars)) and abs(digits).max() <= 1 << (bits - 1)
   assert [sum(int(d) << bits * w for w, d in enumerate(column)) for column in digits.T] == scalars
 
 
-def test_buckets_hold_each_digit_once():
-  scalars = cases.scalars()
-  digits = cpu_msm.signed_digits(to_words(scalars), 7)
-  buckets = cpu_msm.buckets(digits, 7)
+def from_words(words):
+  return [int.from_bytes(column.tobytes(), "little") for column in np.ascontiguousarray(words.T)]
+
+
+def test_halves():
+  """Also where the estimated quotient is too small: at multiples of x^2, for every size of the quotient."""
+  multiples = [k * SQUARE + d for k in [1, 2, 3, SQUARE - 2] + [1 << b for b in range(126)] for d in (-1, 0, 1, SQUARE - 1)]
+  scalars = cases.scalars() + multiples + cases.random_scalars(digits_module._HALVED + 1000)
+  halved = from_words(digits_module.halves(to_words(scalars)))
+  assert halved[::2] == [k % SQUARE for k in scalars] and halved[1::2] == [k // SQUARE for k in scalars]
+
+
+@pytest.mark.parametrize("bits", range(2, 17))
+def test_signed_digits_of_halves(bits):
+  numbers = [0, 1, SQUARE - 1, SQUARE - 2, 1 << 127, (1 << 127) - 1] + [k % SQUARE for k in cases.random_scalars(50)]
+  digits = digits_module.signed_digits(to_words(numbers)[:4], bits, SQUARE.bit_length())
+  assert digits.shape == (128 // bits + 1, len(numbers)) and abs(digits).max() <= 1 << (bits - 1)
+  assert [sum(int(d) << bits * w for w, d in enumerate(column)) for column in digits.T] == numbers
+
+
+@pytest.mark.parametrize("windows", [range(19), range(9), range(9, 19), range(3, 4), range(0)], ids=str)
+def test_buckets_hold_each_digit_once(windows):
+  digits = digits_module.signed_digits(digits_module.halves(to_words(cases.scalars())), 7, SQUARE.bit_length())
+  assert len(digits) == 19
+  buckets = digits_module.buckets(digits, 7, windows)
   assert (np.diff(buckets.keys) > 0).all() and (buckets.counts > 0).all()
-  entries = zip(np.repeat(buckets.keys, buckets.counts), buckets.scalar, buckets.negative)
-  found = {(int(key) >> 7, int(i)): (-1 if negative else 1) * (int(key) & 127) for key, i, negative in entries}
-  assert found == {(w, i): int(d) for (w, i), d in np.ndenumerate(digits) if d}
+  entries = zip(np.repeat(buckets.keys, buckets.counts), buckets.codes)
+  found = {(int(key) >> 7, int(code) >> 1): (-1 if code & 1 else 1) * (int(key) & 127) for key, code in entries}
+  assert found == {(w, i): int(d) for (w, i), d in np.ndenumerate(digits) if d and w in windows}
 
 
 # Whole sums
@@ -307,11 +380,36 @@ def test_random_bases_with_one_repeated(table):
   check(G1, logs, points, scalars)
 
 
+@GROUPS
+@pytest.mark.parametrize("count,parts", [(5, 2), (300, 1), (300, 2), (300, 3), (300, 40)])
+def test_parts_add_up(table, curve, count, parts):
+  """More parts than windows too: some have nothing to do."""
+  logs, points = (v[:count] for v in table(curve))
+  bases, scalars = FixedBases.prepare(to_affine(curve, points)), cases.random_scalars(count, seed=11)
+  words = digits_module.Scalars(to_words(scalars))
+  terms = [term for part in range(parts) for term in bases.terms(words, part, parts)]
+  assert bases.total(terms) == curve.multiply(curve.generator, sum(k * a for k, a in zip(scalars, logs)) % R)
+
+
+def test_parts_share_the_additions(table, states):
+  logs, points = (v[:4096] for v in table(G1))
+  bases, words = FixedBases.prepare(to_affine(G1, points)), digits_module.Scalars(to_words(cases.random_scalars(4096, seed=10)))
+  bases.terms(words, 0, 2), bases.terms(words, 1, 2)
+  assert sum(s.additions for s in states) <= 120_000 and max(s.additions for s in states) < 65_000
+
+
+def test_entries_are_where_xla_reads_them():
+  """At other addresses every call would copy them."""
+  state = cpu_msm._Sums(1)
+  for array, _ in state.turned:
+    assert jax.device_put(array, may_alias=True).unsafe_buffer_pointer() == array.ctypes.data
+
+
 def test_sums_in_parallel_threads(table):
   """As the prover makes them: shared bases and shared digits."""
   logs, points = (v[:1000] for v in table(G1))
   bases, scalars = FixedBases.prepare(to_affine(G1, points)), cases.random_scalars(1000, seed=9)
-  words = cpu_msm.Scalars(to_words(scalars))
+  words = digits_module.Scalars(to_words(scalars))
   with concurrent.futures.ThreadPoolExecutor(4) as pool:
     totals = list(pool.map(lambda _: bases.msm(words), range(4)))
   assert totals == [G1.multiply(G1.generator, sum(k * a for k, a in zip(scalars, logs)) % R)] * 4
@@ -328,7 +426,7 @@ def test_wrong_number_of_scalars(table):
 def predicted_additions(scalars, bits):
   """A sum of k points takes k - 1 additions: every bucket, then the buckets that agree in half of the bits of |d|, then by single bits."""
   additions = 0
-  for digit in cpu_msm.signed_digits(to_words(scalars), bits):
+  for digit in digits_module.signed_digits(digits_module.halves(to_words(scalars)), bits, SQUARE.bit_length()):
     buckets = collections.Counter(abs(int(d)) for d in digit if d)
     halves = [collections.Counter(part(b) for b in buckets) for part in (lambda b: b & ((1 << bits // 2) - 1), lambda b: b >> bits // 2)]
     for half in halves:
@@ -345,7 +443,7 @@ def test_random_sums_take_the_fast_path_within_budget(table, states, curve, coun
   check(curve, logs, points, scalars)
   state, = states
   assert not state.complete
-  assert state.additions == predicted_additions(scalars, cpu_msm.window_bits(count)) <= budget
+  assert state.additions == predicted_additions(scalars, digits_module.window_bits(count)) <= budget
 
 
 @pytest.mark.parametrize("degree,budget", [(1, 8000), (2, 12_000)], ids=["G1", "G2"])

@@ -12,6 +12,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 from typing import Optional
 
@@ -89,11 +90,11 @@ def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
     with contextlib.ExitStack() as stack:
       for span in spans:                                     # the work of all of them
         stack.enter_context(span("quotient"))
-      return np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis))
+      return list(map(shared_scalars, np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis))))
 
   with _pool(threads) as pool:
     exponents = pool.submit(evaluate_all)
-    return [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k], span))
+    return [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k], span, threads))
             for k, (w, b, span) in enumerate(zip(witnesses, blindings, spans))]
 
 
@@ -110,10 +111,10 @@ def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, thr
 
   def evaluate_one():
     with span("quotient"):
-      return np.asarray(quotient_scalars(key.constraints, witness, key.domain, key.h_basis))
+      return shared_scalars(quotient_scalars(key.constraints, witness, key.domain, key.h_basis))
 
   with _pool(threads) as pool:
-    return Pending(key, blinding, _dispatch(key, witness, pool, pool.submit(evaluate_one).result, span))
+    return Pending(key, blinding, _dispatch(key, witness, pool, pool.submit(evaluate_one).result, span, threads))
 
 
 def finish(pending):
@@ -169,17 +170,25 @@ def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
   return jax.vmap(lambda w: quotient_scalars(constraints, w, domain, h_basis))(witnesses)
 
 
-def _dispatch(key, witness, pool, exponents, span):
+def _dispatch(key, witness, pool, exponents, span, threads):
   """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query."""
   bases, scalars = key.bases, shared_scalars(witness.to_plain())
+  parts = 1 if threads == 1 else 2             # so that threads end at about the same time
 
-  def msm(name, wait=lambda: scalars):
-    values = wait()
-    with span(f"msm_{name}"):
-      return getattr(bases, name).msm(values)
+  def submit(name, wait=lambda: scalars):
+    """Submits the parts of a sum; the last one waits for the others, which have been submitted before it."""
+    query = getattr(bases, name)
 
-  sums = {"b_g2": pool.submit(msm, "b_g2"), "h": pool.submit(msm, "h", exponents)}
-  return sums | {name: pool.submit(msm, name) for name in ("a", "b_g1", "l")}
+    def terms(part):
+      values = wait()
+      with span(f"msm_{name}"):
+        return query.terms(values, part, parts)
+
+    others = [pool.submit(terms, part) for part in range(parts - 1)]
+    return pool.submit(lambda: query.total(itertools.chain(terms(parts - 1), *(other.result() for other in others))))
+
+  sums = {name: submit(name) for name in ("b_g2", "a", "b_g1", "l")}
+  return sums | {"h": submit("h", exponents)}
 
 
 def _start_on_device(key, witness, blinding):

@@ -87,9 +87,9 @@ class IntFp2:
 class IntCurve:
   """y^2 = x^3 + b over `field`, with complete addition on affine points (x, y) or None."""
 
-  def __init__(self, field, b, generator, endomorphism, power):
-    """`endomorphism` acts on the order-r subgroup as [x] (power = 1) or [-x^2] (power = 2)."""
-    self.field, self.b, self.generator = field, b, generator
+  def __init__(self, field, b, generator, endomorphism, power, cube_root):
+    """`endomorphism` acts on the order-r subgroup as [x] (power = 1) or [-x^2] (power = 2), and there [x^2](X, Y) = (cube_root X, -Y)."""
+    self.field, self.b, self.generator, self.cube_root = field, b, generator, cube_root
     self._endomorphism, self._power = endomorphism, power
 
   def curve_equation(self, x):
@@ -239,5 +239,5 @@ CUBE_ROOT = pow(2, (P - 1) // 3, P)
 PSI_X = IntFp2.inverse(IntFp2.power((1, 1), (P - 1) // 3))
 PSI_Y = IntFp2.inverse(IntFp2.power((1, 1), (P - 1) // 2))
 
-G1 = IntCurve(IntFp, G1_B, G1_GENERATOR, _phi, 2)
-G2 = IntCurve(IntFp2, G2_B, G2_GENERATOR, _psi, 1)
+G1 = IntCurve(IntFp, G1_B, G1_GENERATOR, _phi, 2, CUBE_ROOT)
+G2 = IntCurve(IntFp2, G2_B, G2_GENERATOR, _psi, 1, (PSI_X[0]**2 + PSI_X[1]**2) % P)

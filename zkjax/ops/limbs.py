@@ -275,8 +275,8 @@ def wide_square(a):
 
 
 def _written_out(value):
-  """The limbs; those of a sum are computed once and kept, XLA would compute them again in every column."""
-  return value.limbs if value.limb_max <= value.modulus.mask + 1 else jax.lax.optimization_barrier(value.limbs)
+  """The limbs, computed once and kept: XLA would load or compute them again in every column or word that takes them."""
+  return jax.lax.optimization_barrier(value.limbs)
 
 
 def _fit(a, b):
@@ -331,14 +331,13 @@ def unpack(modulus, words, shift=0):
 
 def pack(value):
   """uint32[words, *batch] of a canonical Lazy."""
-  modulus, words = value.modulus, []
+  modulus, limbs, words = value.modulus, _written_out(value), []
   for w in range(modulus.words):
     parts = []
     for k in range(modulus.num):
       offset = modulus.bits * k - 32 * w
       if -modulus.bits < offset < 32:
-        limb = value.limbs[k]
-        parts.append(limb << np.uint32(offset) if offset >= 0 else limb >> np.uint32(-offset))
+        parts.append(limbs[k] << np.uint32(offset) if offset >= 0 else limbs[k] >> np.uint32(-offset))
     words.append(functools.reduce(lambda a, b: a | b, parts))
   return jnp.stack(words)
 

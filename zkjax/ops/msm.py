@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from zkjax.ops.cpu import digits
 from zkjax.ops.cpu import msm as cpu
 from zkjax.ops.curve import XYZZ, Affine
 from zkjax.ops.gpu import support
@@ -91,12 +92,20 @@ class FixedBases:
     """
     return self.start(scalars).result()
 
+  def terms(self, scalars, part, parts):
+    """On the CPU, what `total` adds up: the terms of one of the `parts` of `msm`, so that threads can share its work."""
+    return cpu.terms(self.prepared, scalars if isinstance(scalars, digits.Scalars) else np.asarray(scalars), part, parts)
+
+  def total(self, terms):
+    """The sum of the terms of all parts, as `msm` returns it."""
+    return cpu.curve_of(self.prepared).combination(terms)
+
   def start(self, scalars):
     """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works."""
     if self.on_gpu:
       from zkjax.ops.gpu import fixed
       return fixed.start(self.prepared, scalars)
-    return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, cpu.Scalars) else np.asarray(scalars)))
+    return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, digits.Scalars) else np.asarray(scalars)))
 
 
 def on_gpu():
@@ -125,7 +134,7 @@ def shared_scalars(words):
   if support.usable():
     from zkjax.ops.gpu import fixed
     return fixed.Scalars(words)
-  return cpu.Scalars(np.asarray(words))
+  return digits.Scalars(np.asarray(words))
 
 
 def table_budget():
@@ -240,7 +249,7 @@ class _Layout(NamedTuple):
 
   @property
   def groups(self):
-    return self.partitions * cpu.num_windows(self.bits)
+    return self.partitions * digits.num_windows(self.bits)
 
   @property
   def pieces(self):
@@ -257,7 +266,7 @@ class _Layout(NamedTuple):
 
 def _window_bits(count):
   """c that minimises the additions of `_sums`."""
-  return min(range(2, 17), key=lambda c: cpu.num_windows(c) * (count + (2 << (c - 1))))
+  return min(range(2, 17), key=lambda c: digits.num_windows(c) * (count + (2 << (c - 1))))
 
 
 def _sums(points, scalars, config):
@@ -278,9 +287,9 @@ def _sums(points, scalars, config):
 
 
 def _digits(scalars, bits):
-  """int32[num_windows, *batch] in (-2^(bits-1), 2^(bits-1)]: `cpu.signed_digits` in the graph, for plain scalars uint32[8, *batch]."""
+  """int32[num_windows, *batch] in (-2^(bits-1), 2^(bits-1)]: `digits.signed_digits` in the graph, for plain scalars uint32[8, *batch]."""
   words = jnp.concatenate([scalars, jnp.zeros_like(scalars[:1])])
-  places = np.arange(cpu.num_windows(bits), dtype=np.int32) * bits
+  places = np.arange(digits.num_windows(bits), dtype=np.int32) * bits
 
   def window(carry, place):
     word, offset = place // 32, (place % 32).astype(jnp.uint32)
@@ -331,7 +340,7 @@ def _folding_jobs(layout):
 
 def _joining_jobs(layout):
   """Step 3: the slots 2^k of all windows to their bit positions, the slots 0 to the same as 2^0, and the tree."""
-  windows = cpu.num_windows(layout.bits)
+  windows = digits.num_windows(layout.bits)
   partition, window, k = np.ogrid[:layout.partitions, :windows, :layout.bits - 1]
   group = (partition * windows + window) << (layout.bits - 1)
   position = layout.bits * window + k

@@ -1,7 +1,7 @@
 """Batched affine additions on the CPU backend: acc += entry for up to ROWS x LANES pairs with one shared inversion.
 
 Cost: 6 products an addition (G1), as 5 M + 1 S: prefix product, two products to unwind it, slope, slope^2, y. The inversion is shared by
-the rows of a lane and then by the lanes (Montgomery's trick twice), so one Fermat power on 8 lanes serves the whole call.
+the rows of a lane and then by the lanes (Montgomery's trick twice): see `inversion`.
 
 A point is a row of 2 * degree * 14 limbs of 28 bits, uint32: x, then y, in Fp2 limb k of c0 beside limb k of c1. Inner Montgomery form
 (R' = 2^392), coordinates below BOUND * p: no canonical form is kept between additions. The loops have a dynamic trip count, so one
@@ -22,6 +22,7 @@ import numpy as np
 from jax import lax
 
 from zkjax.ops import limbs
+from zkjax.ops.cpu.inversion import inverse
 from zkjax.ops.lazy_fp2 import LazyFp2
 from zkjax.ops.limbs import FP, Lazy
 from zkjax.ops.programs import executable
@@ -31,7 +32,7 @@ ROWS = 256
 BOUND = Fraction(9, 4)                       # coordinates at rest are below BOUND * p
 PRODUCT = 2                                  # products at rest are below PRODUCT * p
 NORM = Fraction(9, 4)                        # and what is inverted, a product or a norm, below NORM * p
-FOLDED = 8                                   # lanes of the one Fermat inversion
+PRODUCTS = 2048                              # of a call of `products`: what stays in the second-level cache
 
 _COMPILING = {degree: threading.Lock() for degree in (1, 2)}
 _COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": "512"}
@@ -74,42 +75,15 @@ def _product(a, b):
 
 
 def _inverse(total, degree):
-  """Inverses of uint32[degree * 14, LANES] below PRODUCT * p, lane by lane, zero giving zero garbage: fold lanes, one Fermat power, unfold.
-
-  What runs a few times a call is made of rolled products: every other one is a tenth of the program.
-  """
-  if degree == 2:                            # 1 / (a + b u) = (a - b u) / (a^2 + b^2)
-    z = _load(total, 2, PRODUCT)
-    c0, c1 = (part.stack()[:, 0] for part in z.component)
-    squares = [Lazy.stacked(FP, limbs.mul_rolled(FP, c, c), PRODUCT, FP.mask + 1) for c in (c0, c1)]
-    inverse = _inverse(_kept((squares[0] + squares[1]).weakly_reduced(), NORM).stack(), 1)
-    return limbs.mul_rolled(FP, inverse[:, None], z.conjugate().stack().reshape(_NUM, 2, LANES)).reshape(total.shape)
-  mul = functools.partial(limbs.mul_rolled, FP)
-  lanes = np.arange(LANES)
-  shifts = [FOLDED << k for k in range((LANES // FOLDED).bit_length() - 1)]
-  turned = jnp.asarray(np.stack([(lanes + s) % LANES for s in shifts]), jnp.int32)
-  # up: v_k = v_(k-1) * v_(k-1) turned; after all steps lane j holds the product of the lanes congruent to j mod FOLDED
-  top, saved = lax.scan(lambda v, turn: (mul(v, v[:, turn]), v), total, turned)
-  inverse = jnp.tile(_power(top[:, :FOLDED]), (1, LANES // FOLDED))
-  return lax.scan(lambda v, step: (mul(v, step[1][:, step[0]]), None), inverse, (turned, saved), reverse=True)[0]
-
-
-def _power(base):
-  """base^(p - 2), four bits a step from the top, as one loop of products: registers 0..15 hold base^0 .. base^15, 16 the power."""
-  first, *nibbles = (int(c, 16) for c in f"{FP.value - 2:x}")
-  steps, power = [(k - 1, 1, k) for k in range(2, 16)], first
-  for nibble in nibbles:
-    for _ in range(4):
-      steps.append((power, power, 16))
-      power = 16
-    steps.append((16, nibble, 16))
-  one = _constant(1, 1, base[0]).stack()
-  registers = jnp.concatenate([jnp.stack([one, base]), jnp.zeros((15,) + base.shape, jnp.uint32)])
-
-  def step(registers, at):
-    product = _product(_load(registers[at[0]], 1, PRODUCT), _load(registers[at[1]], 1, PRODUCT))
-    return lax.dynamic_update_index_in_dim(registers, product, at[2], 0), None
-  return lax.scan(step, registers, jnp.asarray(steps, jnp.int32))[0][16]
+  """Inverses of uint32[degree * 14, LANES] below PRODUCT * p, lane by lane, made of rolled products: every other one is a tenth of the
+  program."""
+  if degree == 1:
+    return inverse(total)
+  # 1 / (a + b u) = (a - b u) / (a^2 + b^2)
+  z = _load(total, 2, PRODUCT)
+  squares = [Lazy.stacked(FP, limbs.mul_rolled(FP, c, c), PRODUCT, FP.mask + 1) for c in (part.stack()[:, 0] for part in z.component)]
+  inverted = inverse(_kept((squares[0] + squares[1]).weakly_reduced(), NORM).stack())
+  return limbs.mul_rolled(FP, inverted[:, None], z.conjugate().stack().reshape(_NUM, 2, LANES)).reshape(total.shape)
 
 
 def _add(acc, entries, out, scratch, rows, degree, complete):
@@ -190,6 +164,24 @@ def _denominator(x1, y1, x2, case, one):
 def _all_zero(value):
   zero = functools.reduce(lambda a, b: a | b, value.limbs if isinstance(value, Lazy) else value.both.limbs) == 0
   return zero if isinstance(value, Lazy) else zero.all(axis=0)
+
+
+def products(values, factor):
+  """uint32[14, n], limbs up to 2^28 of values below 2 p: inner limbs uint32[14, n], n <= PRODUCTS, times an integer below p."""
+  padded = np.zeros((_NUM, PRODUCTS), np.uint32)
+  padded[:, :values.shape[1]] = values
+  factor = np.array(FP.split(factor * FP.radix % FP.value), np.uint32)[:, None]
+  with _COMPILING[1]:
+    run = _products()
+  return np.asarray(run(factor, padded))[:, :values.shape[1]]
+
+
+@functools.cache
+def _products():
+  def products_with_one(factor, values):
+    with jax.enable_x64(True):
+      return limbs.mul_rolled(FP, factor, values)
+  return _compile(products_with_one, (), [(_NUM, 1), (_NUM, PRODUCTS)], donate=())
 
 
 def batch_add(degree, complete=False):

@@ -4,34 +4,36 @@ sum_i k_i P_i by signed windows (Pippenger): k_i = sum_w d_(i,w) 2^(c w) with |d
 with its sign, a bucket's sum S_(w,b) counts b times, and sum_b b S_(w,b) is taken bit by bit: first over the two halves of the bits of
 b, then over the bits. Each of these steps is the same operation, `group_sums`: given points grouped into lists, the sum of every list.
 
+Points have order r, so that half of the windows are enough, for twice as many points (Gallant, Lambert, Vanstone 2001): k = k0 + k1 x^2
+with the curve parameter x, both below x^2 < 2^128, and [x^2](X, Y) = (beta X, -Y) with a cube root of unity beta in Fp.
+
 A list is cut into pieces of bounded length, so that no distribution of scalars leaves one lane with all the work; a piece is added
 serially, one entry a step, while tens of thousands of pieces share each step's inversion. Zero digits and infinite bases cost nothing.
 See `affine` for what happens when points coincide.
 """
 import dataclasses
-import threading
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from zkjax.ops import bls12_381
 from zkjax.ops.cpu import affine
+from zkjax.ops.cpu.digits import HALF_BITS, Scalars, bits_at, carried, num_windows, window_bits
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
 
 _BLOCK = affine.ROWS * affine.LANES
 _GATHERED = 32                               # rows of lanes gathered at a time: what stays in the second-level cache
-_PREPARED = 2048                             # points prepared at a time: what stays in the second-level cache
 _FEW = 32                                    # up to so many points Python integers take a few milliseconds, and nothing is compiled
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bases:
-  """Prepared fixed bases: finite points only, each row followed by its negative.
+  """Prepared fixed bases of order r: finite points only.
 
-  rows: uint32[2 * kept, point_limbs], row 2i is point i, row 2i + 1 is its negative. kept: the scalars, of `num_scalars`, that the
-  points go with.
+  rows: uint32[kept, 4, point_limbs / 2]: X, beta X, Y, -Y of a point (X, Y). kept: the scalars, of `num_scalars`, that the points go with.
   """
   degree: int
   num_scalars: int
@@ -40,20 +42,28 @@ class Bases:
 
 
 def prepare(points, offset=0):
-  """Bases from an Affine batch [n] of G1 or G2 points (host arrays are read in place); point i goes with scalar offset + i."""
+  """Bases from an Affine batch [n] of G1 or G2 points of order r (host arrays are read in place); point i goes with scalar offset + i."""
   parts = [points.x.c0, points.x.c1, points.y.c0, points.y.c1] if hasattr(points.x, "c0") else [points.x, points.y]
   degree = len(parts) // 2
   words = np.stack([np.asarray(v.limbs).T for v in parts], axis=1).reshape(-1, len(parts) * FP.words)
   kept = np.flatnonzero(words.any(axis=1)).astype(np.int32)
   words = words[kept]
-  rows = np.empty((len(words), 2, affine.point_limbs(degree)), np.uint32)
-  for start in range(0, len(words), _PREPARED):
-    rows[start:start + _PREPARED] = _rows(words[start:start + _PREPARED], degree)
-  return Bases(degree, offset + points.x.shape[0], offset + kept, rows.reshape(-1, affine.point_limbs(degree)))
+  rows = np.empty((len(words), 4, affine.point_limbs(degree) // 2), np.uint32)
+  block = affine.PRODUCTS // degree
+  for start in range(0, len(words), block):
+    _fill_rows(rows[start:start + block], words[start:start + block], degree)
+  return Bases(degree, offset + points.x.shape[0], offset + kept, rows)
 
 
-def _rows(words, degree):
-  """uint32[n, 2, limbs]: rows of inner limbs of finite points and of their negatives, from outer 32-bit words uint32[n, 2 * degree * 12].
+def _fill_rows(rows, words, degree):
+  """Writes the rows of a few finite points, uint32[n, 4, limbs]; see `Bases` and `_coordinates`."""
+  x, y, negative = (v.reshape(FP.num, -1) for v in _coordinates(words, degree))
+  rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = (
+      v.reshape(-1, len(rows)).T for v in (x, affine.products(x, (G1, G2)[degree - 1].cube_root), y, negative))
+
+
+def _coordinates(words, degree):
+  """x, y, -y as inner limbs uint32[limbs, degree, n], from outer 32-bit words uint32[n, 2 * degree * 12] of finite points.
 
   Inner form is outer form times 2^shift mod p. The quotient of that by p is estimated from the two top words, a little low: the error of
   a float64 is below 2^-44, so that the remainder is below (1 + 2^-39) p.
@@ -61,104 +71,31 @@ def _rows(words, degree):
   coordinates = words.reshape(len(words), 2 * degree, FP.words).transpose(2, 1, 0).astype(np.int64)
   top = coordinates[-1] * 2.0**32 + coordinates[-2]
   quotient = np.maximum(top * (2.0**(32 * FP.words - 64 + FP.shift) / FP.value) - 2.0**-40, 0).astype(np.int64)
-  shifted = [_bits(coordinates, FP.bits * k - FP.shift) for k in range(FP.num)]
-  out = np.empty((2, 2, FP.num, degree, len(words)), np.int64)               # sign, x or y, limb, component, point
-  positive = _carried([(v - quotient * p).reshape(2, degree, -1) for v, p in zip(shifted, FP.limbs)])
-  out[:] = positive
-  out[1, 1] = _carried([p - v for v, p in zip(positive[1], FP.split(2 * FP.value))])
-  return out.transpose(4, 0, 1, 2, 3).reshape(len(words), 2, -1)
+  shifted = [bits_at(coordinates, FP.bits * k - FP.shift) for k in range(FP.num)]
+  x, y = carried([(v - quotient * p).reshape(2, degree, -1) for v, p in zip(shifted, FP.limbs)])
+  return tuple(v.astype(np.uint32) for v in (x, y, carried([p - v for v, p in zip(y, FP.split(2 * FP.value))])))
 
 
-def _bits(words, position):
-  """FP.bits bits of int64[words, ...] from a bit position on, which may be negative."""
-  j, offset = divmod(position, 32)
-  low = words[j] >> offset if j >= 0 else 0
-  high = words[j + 1] << (32 - offset) if j + 1 < len(words) else 0
-  return (low | high) & FP.mask
+class _Points(NamedTuple):
+  """Half rows uint32[n, point_limbs / 2], and where those of x and y are for an array of indices."""
+  rows: np.ndarray
+  places: Callable
 
+  @classmethod
+  def of_bases(cls, bases):
+    """Indices are the codes of `Buckets`: x or beta x, then y or -y, half j = 1 having the other sign."""
+    half = lambda codes: codes >> 1 & 1
+    return cls(bases.rows.reshape(-1, bases.rows.shape[2]), lambda c: (c & ~3 | half(c), (c | 2) ^ half(c)))
 
-def _carried(limbs):
-  """int64[..., limbs, degree, n], every limb but the last in [0, 2^bits), of signed limbs [..., degree, n]."""
-  out, carry = [], 0
-  for v in limbs[:-1]:
-    v = v + carry
-    out.append(v & FP.mask)
-    carry = v >> FP.bits
-  return np.stack(out + [limbs[-1] + carry], axis=-3)
+  @classmethod
+  def of_sums(cls, sums):
+    """Indices are the rows of uint32[n, point_limbs]."""
+    return cls(sums.reshape(2 * len(sums), sums.shape[1] // 2), lambda i: (2 * i, 2 * i + 1))
 
-
-def window_bits(num_points):
-  """c that minimises additions: num_windows * (points + 2 * buckets), from the number of finite bases."""
-  cost = lambda c: num_windows(c) * (num_points + 2 * (1 << (c - 1)))
-  return min(range(2, 17), key=cost)
-
-
-def num_windows(bits):
-  """Windows of a 255-bit scalar; the top window keeps a spare bit for the carry of the signed digits below it."""
-  return bls12_381.R.bit_length() // bits + 1
-
-
-def signed_digits(scalars, bits):
-  """int32[num_windows, n], digits in [-2^(bits-1), 2^(bits-1)] of plain scalars uint32[8, n] below r."""
-  words = [w.astype(np.int64) for w in scalars] + [np.zeros(scalars.shape[1], np.int64)] * 2
-  digits, carry = np.empty((num_windows(bits), scalars.shape[1]), np.int32), 0
-  for w in range(len(digits)):
-    j, offset = divmod(w * bits, 32)
-    digit = (((words[j] >> offset) | (words[j + 1] << (32 - offset))) & ((1 << bits) - 1)) + carry
-    carry = digit > 1 << (bits - 1)
-    digits[w] = digit - (carry.astype(np.int64) << bits)
-    carry = carry.astype(np.int64)
-  return digits
-
-
-class Buckets(NamedTuple):
-  """Digits sorted by bucket. keys: window << bits | |digit| of the non-empty buckets, in order, counts: their sizes; for every entry of
-  a bucket in turn, `scalar` is its index and `negative` the sign of its digit."""
-  keys: np.ndarray
-  counts: np.ndarray
-  scalar: np.ndarray
-  negative: np.ndarray
-
-  def of(self, bases):
-    """(keys, counts, rows of the bases): the entries whose point is finite."""
-    if len(bases.kept) == bases.num_scalars:
-      return self.keys, self.counts, 2 * self.scalar + self.negative
-    place = np.full(bases.num_scalars, -1, np.int32)
-    place[bases.kept] = np.arange(len(bases.kept), dtype=np.int32)
-    place = place[self.scalar]
-    finite = place >= 0
-    counts = np.add.reduceat(finite, np.cumsum(self.counts) - self.counts, dtype=np.int64) if len(self.counts) else self.counts
-    return self.keys[counts > 0], counts[counts > 0], 2 * place[finite] + self.negative[finite]
-
-
-def buckets(digits, bits):
-  """Buckets of int32[num_windows, n]. The sort of one window is a radix sort (16-bit keys), and windows are already in order."""
-  keys, counts, scalars, negatives = [], [], [], []
-  for w, digit in enumerate(digits):
-    size = np.abs(digit).astype(np.uint16)
-    order = np.argsort(size, kind="stable")
-    count = np.bincount(size, minlength=1)
-    order = order[count[0]:].astype(np.int32)
-    used = np.flatnonzero(count[1:]) + 1
-    keys.append((w << bits) + used)
-    counts.append(count[used])
-    scalars.append(order)
-    negatives.append(digit[order] < 0)
-  return Buckets(*(np.concatenate(v) for v in (keys, counts, scalars, negatives)))
-
-
-class Scalars:
-  """Plain scalars uint32[8, n] below r, and their buckets: made once for all bases that take the same scalars. No repr of the content."""
-
-  def __init__(self, words):
-    self.words, self._buckets, self._lock = words, {}, threading.Lock()
-
-  def buckets(self, bits):
-    """The Buckets of `bits`-wide windows."""
-    with self._lock:
-      if bits not in self._buckets:
-        self._buckets[bits] = buckets(signed_digits(self.words, bits), bits)
-      return self._buckets[bits]
+  def take(self, index, out):
+    """Writes x and y of the points to out, uint32[2, >= len(index), point_limbs / 2]."""
+    for rows, part in zip(self.places(index), out):
+      np.take(self.rows, rows, axis=0, mode="clip", out=part[:len(index)])
 
 
 class _Run(NamedTuple):
@@ -179,14 +116,14 @@ class _Sums:
     self.additions = self.calls = 0
     limbs = affine.point_limbs(degree)
     self.device = jax.devices("cpu")[0]
-    self.rows = np.zeros((_GATHERED * affine.LANES, limbs), np.uint32)
-    fillers = np.random.default_rng(0).integers(0, 1 << 16, (3, limbs), dtype=np.uint32)
-    self.turned = [(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), filler) for filler in fillers]
+    self.rows = np.zeros((2, _GATHERED * affine.LANES, limbs // 2), np.uint32)
+    fillers = np.random.default_rng(0).integers(0, 1 << 16, (3, 2, 1, limbs // 2), dtype=np.uint32)
+    self.turned = [(_aligned_zeros(affine.ROWS, limbs, affine.LANES), filler) for filler in fillers]
     self.spares = [jax.device_put(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), self.device) for _ in range(3)]
     self.scratch = jax.device_put(np.zeros((affine.ROWS, limbs // 2, affine.LANES), np.uint32), self.device)
 
   def group_sums(self, points, rows, counts):
-    """uint32[groups, limbs]: group g sums the next counts[g] >= 1 of points[rows]."""
+    """uint32[groups, limbs]: group g sums the next counts[g] >= 1 of the `_Points` at rows."""
     kind = np.int32 if counts.sum() < 1 << 31 else np.int64     # arrays as long as the list of pieces: half the memory
     longest, counts = kind(piece_length(counts)), counts.astype(kind)
     pieces = -(-counts // longest)
@@ -200,12 +137,12 @@ class _Sums:
       return sums
     out = sums[first]
     again = np.flatnonzero(np.repeat(pieces > 1, pieces))
-    out[several] = self.group_sums(sums, again, pieces[several])
+    out[several] = self.group_sums(_Points.of_sums(sums), again, pieces[several])
     return out
 
   def _piece_sums(self, points, rows, starts, lengths):
     order = np.argsort(-lengths, kind="stable")
-    out = np.empty((len(order), points.shape[1]), np.uint32)
+    out = np.empty((len(order), affine.point_limbs(self.degree)), np.uint32)
     for begin in range(0, len(order), _BLOCK):
       block = order[begin:begin + _BLOCK]
       out[block] = self._block_sums(points, rows, starts[block], lengths[block])
@@ -213,9 +150,11 @@ class _Sums:
 
   def _block_sums(self, points, rows, starts, lengths):
     """Up to _BLOCK pieces, longest first, one entry a step: those still active are a prefix, and a piece is read when it is finished."""
+    sums = np.empty((len(starts), affine.point_limbs(self.degree)), np.uint32)
     if lengths[0] == 1:
-      return np.take(points, rows[starts], axis=0)
-    sums = np.empty((len(starts), points.shape[1]), np.uint32)
+      x_and_y = np.empty((2, len(starts), sums.shape[1] // 2), np.uint32)
+      points.take(rows[starts], x_and_y)
+      return np.concatenate(x_and_y, axis=1)
     active = [int(np.searchsorted(-lengths, -step, side="left")) for step in range(lengths[0] + 1)]   # pieces with length > step
     entries = lambda step: self._gather(points, rows[starts[:active[step]] + step])
     acc, pending = self._gather(points, rows[starts]), None
@@ -229,7 +168,7 @@ class _Sums:
           self._discard(running)
           running = self._launch(acc, coming, active[step])
       first = active[step] // affine.LANES
-      done = np.asarray(acc)[first:-(-active[step - 1] // affine.LANES)].transpose(0, 2, 1).reshape(-1, points.shape[1])
+      done = np.asarray(acc)[first:-(-active[step - 1] // affine.LANES)].transpose(0, 2, 1).reshape(-1, sums.shape[1])
       sums[active[step]:active[step - 1]] = done[active[step] - first * affine.LANES:active[step - 1] - first * affine.LANES]
       if running:
         coming = entries(step + 1)
@@ -266,14 +205,21 @@ class _Sums:
     """
     self.turned = self.turned[1:] + self.turned[:1]
     turned, filler = self.turned[0]
-    for start in range(0, len(index), len(self.rows)):
-      part = index[start:start + len(self.rows)]
+    for start in range(0, len(index), self.rows.shape[1]):
+      part = index[start:start + self.rows.shape[1]]
       used = -(-len(part) // affine.LANES)
-      np.take(points, part, axis=0, mode="clip", out=self.rows[:len(part)])
-      self.rows[len(part):used * affine.LANES] = filler
-      lanes = self.rows.reshape(_GATHERED, affine.LANES, -1)[:used].transpose(0, 2, 1)
-      np.copyto(turned[start // affine.LANES:start // affine.LANES + used], lanes)
+      points.take(part, self.rows)
+      self.rows[:, len(part):used * affine.LANES] = filler
+      lanes = self.rows.reshape(2, _GATHERED, affine.LANES, -1)[:, :used].transpose(1, 0, 3, 2)
+      first = start // affine.LANES
+      np.copyto(turned[first:first + used].reshape(used, 2, -1, affine.LANES), lanes)
     return turned
+
+
+def _aligned_zeros(*shape):
+  """uint32 zeros at an address that XLA can use as it is: others it copies at every call."""
+  data = np.zeros(4 * math.prod(shape) + 64, np.uint8)
+  return data[-data.ctypes.data % 64:][:4 * math.prod(shape)].view(np.uint32).reshape(shape)
 
 
 def piece_length(counts):
@@ -290,24 +236,24 @@ def _weighted(sums, state, keys, bits):
   group = np.concatenate([((w * 2 + part) << bits) + v for w, part, v in parts])
   rows = np.tile(np.arange(len(keys)), 2)
   value = np.concatenate([v for _, _, v in parts])
-  halves, keys = _regroup(sums, state, rows, group, value > 0)
+  partial, keys = _regroup(sums, state, rows, group, value > 0)
   del sums                                     # the largest array
   value, group = keys & ((1 << bits) - 1), keys >> bits
   spread = np.arange(bits - half)
   chosen = (value[None] >> spread[:, None]) & 1 > 0
   rows = np.broadcast_to(np.arange(len(keys)), chosen.shape)
-  single, keys = _regroup(halves, state, rows[chosen], (group[None] * bits + spread[:, None])[chosen], None)
+  single, keys = _regroup(partial, state, rows[chosen], (group[None] * bits + spread[:, None])[chosen], None)
   group, bit = keys // bits, keys % bits
   return group // 2, (group % 2) * half + bit, single
 
 
-def _regroup(points, state, rows, group, keep):
-  """group_sums of points[rows] by equal `group`; the sums and their group numbers in order."""
+def _regroup(sums, state, rows, group, keep):
+  """group_sums of the sums at `rows` by equal `group`; the sums and their group numbers in order."""
   if keep is not None:
     rows, group = rows[keep], group[keep]
   order = np.argsort(group, kind="stable")
   keys, counts = np.unique(group[order], return_counts=True)
-  return state.group_sums(points, rows[order], counts), keys
+  return state.group_sums(_Points.of_sums(sums), rows[order], counts), keys
 
 
 def _to_ints(rows, degree):
@@ -336,17 +282,28 @@ def msm(bases, scalars, bits=None):
 
   bases: Bases; scalars: plain uint32[8, num_scalars], each below r, or Scalars; bits: window width, None chooses it by size.
   """
+  return curve_of(bases).combination(terms(bases, scalars, bits=bits))
+
+
+def curve_of(bases):
+  """G1 or G2."""
+  return (G1, G2)[bases.degree - 1]
+
+
+def terms(bases, scalars, part=0, parts=1, bits=None):
+  """[(k, P)] whose sum of k P, over all `parts`, is that of `msm`: each part does its share of the windows, so that threads can share one
+  sum."""
   scalars = scalars if isinstance(scalars, Scalars) else Scalars(scalars)
   if scalars.words.shape != (8, bases.num_scalars):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
-  curve = (G1, G2)[bases.degree - 1]
   if bits is None and len(bases.kept) <= _FEW:
-    return curve.combination(zip(_plain_ints(scalars.words[:, bases.kept]), _to_ints(bases.rows[::2], bases.degree)))
+    points = _to_ints(bases.rows[:, ::2].reshape(len(bases.rows), 2 * bases.rows.shape[2]), bases.degree)
+    return list(zip(_plain_ints(scalars.words[:, bases.kept]), points)) if part == 0 else []
   bits = window_bits(len(bases.kept)) if bits is None else bits
-  keys, counts, rows = scalars.buckets(bits).of(bases)
+  windows = range(*(num_windows(bits, HALF_BITS) * k // parts for k in (part, part + 1)))
+  keys, counts, codes = scalars.buckets(bits, windows).of(bases)
   if not len(keys):
-    return None
+    return []
   state = _Sums(bases.degree)
-  window, shift, single = _weighted(state.group_sums(bases.rows, rows, counts), state, keys, bits)
-  points = _to_ints(single, bases.degree)
-  return curve.combination([(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, points)])
+  window, shift, single = _weighted(state.group_sums(_Points.of_bases(bases), codes, counts), state, keys, bits)
+  return [(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, _to_ints(single, bases.degree))]
