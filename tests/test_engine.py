@@ -252,7 +252,7 @@ def test_the_parts_of_each_partition_explain_its_wall_time():
 
 @pytest.mark.parametrize("wrong", [
     {"max_in_flight": 0}, {"synthesis_threads": 0}, {"finish_threads": 1.5}, {"max_admitted": 0}, {"max_batch": 0},
-    {"max_wait_seconds": -1}])
+    {"max_wait_seconds": -1}, {"synthesis_processes": 2}, {"verify_processes": None}])
 def test_wrong_configurations_are_refused(wrong):
   with pytest.raises(ValueError, match=next(iter(wrong))):
     Engine(EngineConfig(**wrong))
