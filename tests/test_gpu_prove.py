@@ -18,7 +18,7 @@ prove_module = importlib.import_module("zkjax.groth16.prove")      # the package
 @pytest.fixture
 def on_device(monkeypatch):
   """As on a GPU, but that sums are made at once, by `ops.cpu`."""
-  def start_sums(bases, values, more):
+  def start_sums(bases, values, more, stages):
     scalars = shared_scalars(np.concatenate([np.asarray(v.to_plain()) for v in (values, more)], axis=1))
     return [b.start(scalars) for b in bases], scalars
   key, witness = groth16.read_zkey(next(MUL.glob("*.zkey"))), groth16.read_wtns(MUL / "witness.wtns")

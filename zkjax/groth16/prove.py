@@ -185,9 +185,10 @@ def _dispatch(key, witness, pool, exponents, span):
 def _start_on_device(key, witness, blinding):
   """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs, the longest sum last."""
   bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
-  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
+  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]), ("msm_a", "msm_b_g1", "msm_l"))
   exponents = quotient_scalars_with(key.resident_constraints, witness, key.twiddles, key.domain, key.h_basis)
-  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": bases.h.start(exponents), "b_g2": bases.b_g2.start(scalars)}
+  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": bases.h.start(exponents, "msm_h")}
+  sums["b_g2"] = bases.b_g2.start(scalars, "msm_b_g2")
   return Pending(key, blinding, sums, witness[:1])
 
 

@@ -91,11 +91,11 @@ class FixedBases:
     """
     return self.start(scalars).result()
 
-  def start(self, scalars):
-    """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works."""
+  def start(self, scalars, stage="msm"):
+    """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works. stage: for traces."""
     if self.on_gpu:
       from zkjax.ops.gpu import fixed
-      return fixed.start(self.prepared, scalars)
+      return fixed.start(self.prepared, scalars, stage)
     return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, cpu.Scalars) else np.asarray(scalars)))
 
 
@@ -104,11 +104,11 @@ def on_gpu():
   return support.usable()
 
 
-def start_sums(bases, values, more):
+def start_sums(bases, values, more, stages):
   """Starts the sums of several FixedBases on a GPU with the same scalars, Fr[n] and behind them Fr[m], as one program. Returns the pending
-  sums, as `FixedBases.start` does, and the scalars, prepared for others with the same plan."""
+  sums, as `FixedBases.start` does, and the scalars, prepared for others with the same plan. stages: a trace's names of the sums."""
   from zkjax.ops.gpu import fixed
-  return fixed.start_several([b.prepared for b in bases], values, more)
+  return fixed.start_several([b.prepared for b in bases], values, more, stages)
 
 
 def sums_of_entries(table, scalars):

@@ -82,17 +82,17 @@ def degree_of(rows):
   return rows.shape[1] // (2 * FP.words)
 
 
-def start(bases, scalars):
-  """Dispatches sum_i scalars[i] points[i] and returns a Pending. scalars: Scalars, or plain uint32[8, n]."""
+def start(bases, scalars, stage="msm"):
+  """Dispatches sum_i scalars[i] points[i] and returns a Pending. scalars: Scalars, or plain uint32[8, n]. stage: its name in a trace."""
   scalars = scalars if isinstance(scalars, Scalars) else Scalars(scalars)
   if scalars.words.shape != (8, bases.num_scalars):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
   if not bases.num_scalars:
     return Pending(None, degree_of(bases.rows))
-  return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan))[0]
+  return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan, (stage,)))[0]
 
 
-def start_several(bases, values, more):
+def start_several(bases, values, more, stages):
   """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, and Scalars that know the schedule.
 
   One program where all have one plan, as the queries of a key do: a dispatch costs some hundred microseconds of the host.
@@ -100,8 +100,8 @@ def start_several(bases, values, more):
   plan = bases[0].plan
   if any(b.plan != plan for b in bases):
     scalars = Scalars(_plain(values, more))
-    return [start(b, scalars) for b in bases], scalars
-  rows, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan)
+    return [start(b, scalars, stage) for b, stage in zip(bases, stages)], scalars
+  rows, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan, stages)
   scalars = Scalars(words)
   scalars._schedules[plan] = work
   return _pending(bases, rows), scalars
@@ -118,16 +118,17 @@ def _pending(bases, rows):
   return [Pending(row, degree_of(b.rows)) for row, b in zip(rows, bases)]
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _sums(rows, work, plan):
-  return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan)]
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _sums(rows, work, plan, stages):
+  return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan, stages=stages)]
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _sums_and_schedule(rows, values, more, plan):
-  words = _plain(values, more)
-  work = msm.schedule(words, plan)
-  return _sums(rows, work, plan), words, work
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _sums_and_schedule(rows, values, more, plan, stages):
+  with jax.named_scope("msm_schedule"):
+    words = _plain(values, more)
+    work = msm.schedule(words, plan)
+  return _sums(rows, work, plan, stages), words, work
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -137,7 +138,8 @@ def _table(rows, plan):
 
 @functools.partial(jax.jit, static_argnums=1)
 def _schedule(words, plan):
-  return msm.schedule(words, plan)
+  with jax.named_scope("msm_schedule"):
+    return msm.schedule(words, plan)
 
 
 def sums_of_entries(table, scalars, launch=simt.launch):

@@ -175,14 +175,22 @@ def sum_scheduled(rows, work, plan, launch=simt.launch):
   return sums_scheduled([rows], work, plan, launch)[0]
 
 
-def sums_scheduled(tables, work, plan, launch=simt.launch):
-  """As `sum_scheduled`, for several tables of one group: a list. After the buckets they run side by side, as so many more sets."""
+def sums_scheduled(tables, work, plan, launch=simt.launch, stages=None):
+  """As `sum_scheduled`, for several tables of one group: a list. After the buckets they run side by side, as so many more sets.
+
+  stages: the names of the sums in a trace; what is done for several at once carries the name of them all, "msm_a+msm_l".
+  """
   degree, count = _degree(tables[0]), len(tables)
+  stages = stages or ("msm",) * count
   order, begin, number, entries = work.order, work.begin, work.count, work.entries
-  pieces = [kernels.accumulate(degree, order, begin, number, entries, rows, plan.num_buckets, launch) for rows in tables]
-  heads, chunks = (jnp.concatenate(v) if count > 1 else v[0] for v in zip(*pieces))
-  sums = _join(degree, heads, chunks, work, count, plan, launch)
-  return _weighted_sums(degree, sums, chunks.shape[0], count, plan, launch)
+  pieces = []
+  for rows, stage in zip(tables, stages, strict=True):
+    with jax.named_scope(stage):
+      pieces.append(kernels.accumulate(degree, order, begin, number, entries, rows, plan.num_buckets, launch))
+  with jax.named_scope("+".join(stages)):
+    heads, chunks = (jnp.concatenate(v) if count > 1 else v[0] for v in zip(*pieces))
+    sums = _join(degree, heads, chunks, work, count, plan, launch)
+    return _weighted_sums(degree, sums, chunks.shape[0], count, plan, launch)
 
 
 def _pieces(keys, starts, plan):

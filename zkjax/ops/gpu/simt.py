@@ -44,6 +44,7 @@ def launch(program, inputs, outputs, num_blocks, shared=()):
       return ()
     thread_program(*refs)
 
+  body.__name__ = program.__qualname__.partition(".")[0]       # of the function that made the program: the kernel's name in a trace
   shapes = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in outputs]
   out_name = "out_type" if "out_type" in inspect.signature(plgpu.kernel).parameters else "out_shape"
   kernel = plgpu.kernel(body, **{out_name: shapes}, grid=(num_blocks,), grid_names=("block",),
