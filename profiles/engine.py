@@ -41,7 +41,7 @@ from zkjax.engine.report import report  # noqa: E402
 from zkjax.engine.timeline import spans, with_measured  # noqa: E402
 from zkjax.ops.field import Fr  # noqa: E402
 
-JOBS, PARTITIONS, TURNS, THREADS = 3, 10, 5, 4
+JOBS, PARTITIONS, TURNS, THREADS = 3, 10, 9, 4
 HANG_SECONDS = 120                            # a step that takes longer tells where all threads are, and ends the script
 SLICE = bytes(1 << 20)
 
@@ -70,28 +70,30 @@ def producer(kind, witness, seconds, folder):
   return lambda: (spend(seconds), witness)[1]
 
 
-def run(key, source, partitions, jobs, kind, trace=None, recorded=True):
+def run(key, source, partitions, jobs, kind, trace=None):
   """(seconds from the first submission to the last result, events, folder of the trace or None) of one run."""
   config = EngineConfig(synthesis_threads=THREADS, finish_threads=THREADS, verify_processes=kind != "trivial_threads",
                         synthesis_processes=kind == "python")
-  with Engine(config, timeline=Timeline() if recorded else Timeline(0)) as engine:
+  with Engine(config) as engine:
     engine.preload(key)
     engine.timeline.clear()
     faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
-
-    def prove():
-      start = time.perf_counter()
-      futures = [engine.submit(Job(key, [source] * partitions)) for _ in range(jobs)]
-      for future in futures:
-        future.result()
-      return time.perf_counter() - start
     if trace is None:
-      seconds = prove()
+      seconds = prove(engine, key, source, partitions, jobs)
     else:
-      with profiling.capture(trace):
-        seconds = prove()
+      with profiling.capture(trace, programs=False):
+        seconds = prove(engine, key, source, partitions, jobs)
     faulthandler.cancel_dump_traceback_later()
   return seconds, engine.timeline.events(), trace
+
+
+def prove(engine, key, source, partitions, jobs):
+  """Seconds from the first submission to the last result."""
+  start = time.perf_counter()
+  futures = [engine.submit(Job(key, [source] * partitions)) for _ in range(jobs)]
+  for future in futures:
+    future.result()
+  return time.perf_counter() - start
 
 
 def row_of(kind, seconds, events, trace_folder):
@@ -162,9 +164,14 @@ def timed(function):
 
 
 def timeline_cost(key, source):
-  """Seconds of runs with the timeline on and off, in turns, without a trace."""
-  on, off = zip(*((run(key, source, PARTITIONS, JOBS, "trivial")[0], run(key, source, PARTITIONS, JOBS, "trivial", recorded=False)[0])
-                  for _ in range(TURNS)))
+  """Seconds of runs with the timeline on and off, in turns, without a trace and without verification, whose end is the host's."""
+  with contextlib.ExitStack() as stack:
+    config = EngineConfig(synthesis_threads=THREADS, finish_threads=THREADS, verify=False)
+    engines = [stack.enter_context(Engine(config, timeline=timeline)) for timeline in (Timeline(), Timeline(0))]
+    for engine in engines:
+      engine.preload(key)
+      prove(engine, key, source, PARTITIONS, JOBS)
+    on, off = zip(*([prove(engine, key, source, PARTITIONS, JOBS) for engine in engines] for _ in range(TURNS)))
   return {"producer": "trivial", "timeline_on_seconds": on, "timeline_off_seconds": off,
           "timeline_cost_percent": 100 * (statistics.median(on) / statistics.median(off) - 1)}
 

@@ -1,14 +1,22 @@
 """The sequence that a GPU takes through a proof, with the sums made on the processor: the proof is the same, coordinate by coordinate."""
 import importlib
 import pathlib
+import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpy_builder
 import pytest
 
 from zkjax import groth16
+from zkjax.engine.keys import key_bytes
 from zkjax.groth16 import Blinding
-from zkjax.ops.field import Fr
+from zkjax.ops.curve import Affine
+from zkjax.ops.field import Fp, Fr
+from zkjax.ops.gpu import fixed, support
+from zkjax.ops.gpu.msm import Plan
+from zkjax.ops.int_curve import G1
 from zkjax.ops.msm import shared_scalars
 
 MUL = pathlib.Path(__file__).parent / "data" / "mul"
@@ -46,3 +54,38 @@ def test_a_witness_on_the_device_is_checked_when_the_proof_is_finished(on_device
   pending = groth16.start(key, wrong, blinding)
   with pytest.raises(ValueError, match="wire 0"):
     groth16.finish(pending)
+
+
+def test_programs_scopes_and_kernels_carry_the_names_of_stages():
+  shape = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.uint32)
+  program = fixed._sums_and_schedule(("msm_a", "msm_b_g1", "msm_l"))
+  traced = program.trace([shape(5, 24)] * 3, Fr(shape(8, 4)), Fr(shape(8, 1)), Plan(8))
+  text = traced.lower(lowering_platforms=("cuda",)).as_text(debug_info=True)
+  assert "module @jit_msm_a_b_g1_l " in text
+  scopes = {part for name in re.findall(r'loc\("([^"]+)"', text) for part in name.split("/")}
+  assert {"msm_schedule", "msm_a", "msm_b_g1", "msm_l", "msm_a+msm_b_g1+msm_l"} <= scopes
+  kernels = set(re.findall(r"([a-z_]+)_mosaic_gpu", text))
+  assert {"bucket_starts", "accumulate", "join", "add_selected", "bit_level", "doubled"} <= kernels
+  assert fixed._sums(("msm_h",)) is fixed._sums(("msm_h",)) and fixed._sums(("msm_h",)).__name__ == "msm_h"
+
+
+def test_the_memory_of_tables_is_known_before_they_are_made():
+  points = Affine.from_ints(Fp, [G1.multiply(G1.generator, k) for k in range(1, 4)])
+  for budget in (2 * 4 * 96, 5 * 4 * 96 + 1):
+    with jax.disable_jit():
+      made = fixed.prepare(points, 1, budget, launch=numpy_builder.launch)
+    assert made.plan.factor == budget // (4 * 96) and made.rows.nbytes == fixed.table_bytes(points, 1, budget) <= budget
+  with pytest.raises(MemoryError):
+    fixed.table_bytes(points, 1, 300)
+
+
+def test_a_key_on_a_gpu_takes_the_memory_of_its_tables(monkeypatch):
+  key = groth16.read_zkey(next(MUL.glob("*.zkey")))
+  on_host, queries = key_bytes(key), (key.a_query, key.b_g1_query, key.b_g2_query, key.h_query, key.l_query)
+  points = sum(v.nbytes for v in jax.tree.leaves(queries))
+  assert key.device_bytes() == 0
+  monkeypatch.setattr(support, "usable", lambda: True)
+  monkeypatch.setattr(fixed, "free_bytes", lambda: 1 << 30)
+  largest = key_bytes(key)
+  monkeypatch.setattr(fixed, "free_bytes", lambda: 3 * points)
+  assert on_host != key_bytes(key) and points < key_bytes(key) < largest < 100 * points

@@ -67,10 +67,12 @@ def test_kernels_between_two_partitions_are_not_attributed():
 
 def test_on_a_gpu_the_intervals_are_those_of_the_kernels():
   stages = [Interval("msm_a", 0, 100, "t1", (0, 0, 0))]
-  kernels = [Interval("k", 10, 20, "Stream"), Interval("k", 60, 70, "Stream")]
+  kernels = [Interval("k", 10, 20, "Stream", (0, 0, 0)), Interval("k", 60, 70, "Stream", (0, 0, 0)), Interval("k", 80, 90, "Stream")]
   events = [Event(0, "DEVICE_START", 0, 0, 0, 0), Event(90, "DEVICE_END", 0, 0, 0, 0)]
-  (compared,) = profiling.compare(events, Trace(stages, [], kernels, True)).partitions
+  comparison = profiling.compare(events, Trace(stages, [], kernels, True))
+  (compared,) = comparison.partitions
   assert (compared.start_ns, compared.end_ns) == (10, 70) and compared.percent == pytest.approx(150)
+  assert comparison.unattributed_seconds == pytest.approx(10e-9)
 
 
 def test_shares_are_of_unions():

@@ -14,8 +14,9 @@ _LIVE_VECTORS = 12                            # scalars per row of the domain th
 
 
 def key_bytes(key):
-  """An estimate of the memory of a resident key: its arrays, and the prepared queries, twice as large."""
-  return 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(key))
+  """An estimate of the memory of a resident key: on a GPU of its tables, which take what is free, up to a dozen times their points; else of
+  its arrays, and the prepared queries, twice as large."""
+  return key.device_bytes() or 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(key))
 
 
 def partition_bytes(key):

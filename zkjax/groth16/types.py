@@ -122,11 +122,23 @@ class ProvingKey:
 
   def _prepared(self, *queries):
     """QueryBases. On a GPU every point may take as much memory as another of its group: then queries of equal sizes get equal plans."""
+    return QueryBases(*map(FixedBases.prepare, queries, *self._shares(queries)))
+
+  def _shares(self, queries):
+    """(offsets, budgets) of the queries: with which scalar each begins, and the bytes that its tables may take."""
     offsets = (0, 0, 0, 0, self.num_public + 1)
     sizes = [(offset + query.shape[0]) * len(jax.tree.leaves(query)) for query, offset in zip(queries, offsets)]
     budget = table_budget()
-    shares = [budget and budget * size // max(sum(sizes), 1) for size in sizes]
-    return QueryBases(*map(FixedBases.prepare, queries, offsets, shares))
+    return offsets, [budget and budget * size // max(sum(sizes), 1) for size in sizes]
+
+  def device_bytes(self):
+    """Bytes of a GPU's memory that the prepared queries, the constraints and the tables of roots take; 0 without one. The four points of
+    blinding behind each query are not counted."""
+    if table_budget() is None:
+      return 0
+    queries = (self.a_query, self.b_g1_query, self.b_g2_query, self.h_query, self.l_query)
+    tables, roots = sum(map(FixedBases.device_bytes, queries, *self._shares(queries))), 2 * 4 * Fr.num_limbs << self.domain.log2_size
+    return tables + roots + sum(v.nbytes for v in jax.tree.leaves(self.constraints))
 
   @functools.cached_property
   def resident_constraints(self):

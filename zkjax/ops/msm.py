@@ -84,6 +84,14 @@ class FixedBases:
       return cls(fixed.prepare(points, offset, budget), True)
     return cls(cpu.prepare(points, offset))
 
+  @staticmethod
+  def device_bytes(points, offset=0, budget=None):
+    """Bytes of a GPU's memory that `prepare` takes, 0 without one."""
+    if not support.usable():
+      return 0
+    from zkjax.ops.gpu import fixed
+    return fixed.table_bytes(points, offset, budget)
+
   def msm(self, scalars):
     """sum_i scalars[offset + i] * points[i] as an affine integer point, None for infinity.
 

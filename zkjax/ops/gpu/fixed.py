@@ -37,7 +37,7 @@ class Scalars:
   def schedule(self, plan):
     """The Schedule of a plan."""
     if plan not in self._schedules:
-      self._schedules[plan] = _schedule(self.words, plan)
+      self._schedules[plan] = msm_schedule(self.words, plan)
     return self._schedules[plan]
 
 
@@ -70,11 +70,23 @@ def prepare(points, offset=0, budget=None, plan=None, launch=simt.launch):
   rows = np.pad(np.concatenate(parts, axis=1), ((offset, 0), (0, 0)))
   count = len(rows)
   if plan is None:
-    budget, needed = free_bytes() if budget is None else budget, rows.nbytes
-    if needed > budget:
-      raise MemoryError(f"{count} points need {needed} bytes on the device, {budget} may be used: free some, or use fewer points")
-    plan = msm.default_plan(count, budget // needed if needed else 1)
+    plan = _affordable_plan(count, rows.nbytes, budget)
   return Bases(plan, _table(jnp.asarray(rows), plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count)
+
+
+def table_bytes(points, offset, budget):
+  """The bytes of the tables that `prepare` would make of an Affine[n]."""
+  count = offset + points.shape[0]
+  needed = count * sum(v.shape[0] * v.dtype.itemsize for v in jax.tree.leaves(points))
+  return needed * _affordable_plan(count, needed, budget).factor
+
+
+def _affordable_plan(count, needed, budget):
+  """The plan of so many points, whose rows take `needed` bytes, with as many tables as `budget` allows, None for what is free."""
+  budget = free_bytes() if budget is None else budget
+  if needed > budget:
+    raise MemoryError(f"{count} points need {needed} bytes on the device, {budget} may be used: free some, or use fewer points")
+  return msm.default_plan(count, budget // needed if needed else 1)
 
 
 def degree_of(rows):
@@ -89,7 +101,7 @@ def start(bases, scalars, stage="msm"):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
   if not bases.num_scalars:
     return Pending(None, degree_of(bases.rows))
-  return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan, (stage,)))[0]
+  return _pending([bases], _sums((stage,))([bases.rows], scalars.schedule(bases.plan), bases.plan))[0]
 
 
 def start_several(bases, values, more, stages):
@@ -101,7 +113,7 @@ def start_several(bases, values, more, stages):
   if any(b.plan != plan for b in bases):
     scalars = Scalars(_plain(values, more))
     return [start(b, scalars, stage) for b, stage in zip(bases, stages)], scalars
-  rows, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan, stages)
+  rows, words, work = _sums_and_schedule(stages)([b.rows for b in bases], values, more, plan)
   scalars = Scalars(words)
   scalars._schedules[plan] = work
   return _pending(bases, rows), scalars
@@ -118,17 +130,30 @@ def _pending(bases, rows):
   return [Pending(row, degree_of(b.rows)) for row, b in zip(rows, bases)]
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _sums(rows, work, plan, stages):
-  return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan, stages=stages)]
+def _named(stages):
+  """The name of a program that computes these stages: "msm_a_b_g1_l". XLA launches many kernels as one graph, and keeps no other name."""
+  return "_".join([stages[0]] + [stage.removeprefix("msm_") for stage in stages[1:]])
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def _sums_and_schedule(rows, values, more, plan, stages):
-  with jax.named_scope("msm_schedule"):
-    words = _plain(values, more)
-    work = msm.schedule(words, plan)
-  return _sums(rows, work, plan, stages), words, work
+@functools.cache
+def _sums(stages):
+  """The program of the sums of some stages, from tables, a Schedule and a plan."""
+  def sums(rows, work, plan):
+    return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan, stages=stages)]
+  sums.__name__ = _named(stages)
+  return jax.jit(sums, static_argnums=2)
+
+
+@functools.cache
+def _sums_and_schedule(stages):
+  """As `_sums`, with the scalars' Schedule, from tables, values, further values and a plan."""
+  def sums(rows, values, more, plan):
+    with jax.named_scope("msm_schedule"):
+      words = _plain(values, more)
+      work = msm.schedule(words, plan)
+    return _sums(stages)(rows, work, plan), words, work
+  sums.__name__ = _named(stages)
+  return jax.jit(sums, static_argnums=3)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -137,7 +162,8 @@ def _table(rows, plan):
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _schedule(words, plan):
+def msm_schedule(words, plan):
+  """The Schedule of plain scalars."""
   with jax.named_scope("msm_schedule"):
     return msm.schedule(words, plan)
 
