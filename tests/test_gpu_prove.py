@@ -21,11 +21,15 @@ def on_device(monkeypatch):
   def start_sums(bases, values, more):
     scalars = shared_scalars(np.concatenate([np.asarray(v.to_plain()) for v in (values, more)], axis=1))
     return [b.start(scalars) for b in bases], scalars
+
+  def start_with(bases, scalars, others, function, arrays, static):
+    return bases.start(scalars), others.start(function(*arrays, *static))
   key, witness = groth16.read_zkey(next(MUL.glob("*.zkey"))), groth16.read_wtns(MUL / "witness.wtns")
   blinding = Blinding(7, 11)
   expected = groth16.prove(key, witness, blinding)
   monkeypatch.setattr(prove_module, "on_gpu", lambda: True)
   monkeypatch.setattr(prove_module, "start_sums", start_sums)
+  monkeypatch.setattr(prove_module, "start_with", start_with)
   monkeypatch.setattr(prove_module, "_pool", None)
   return key, jax.tree.map(jax.numpy.asarray, witness), blinding, expected
 

@@ -17,6 +17,7 @@ import secrets
 from typing import NamedTuple, Optional
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops import bls12_381
@@ -148,8 +149,10 @@ class ProvingKey:
 
 
 def _followed(query, *points):
-  """The query and the points, on the host."""
-  join = lambda *leaves: np.concatenate([np.asarray(leaves[0])] + [np.asarray(v)[:, None] for v in leaves[1:]], axis=1)
+  """The query and the points, where the query lies."""
+  def join(first, *others):
+    library = jnp if isinstance(first, jax.Array) else np
+    return library.concatenate([first] + [library.asarray(v)[:, None] for v in others], axis=1)
   return jax.tree.map(join, query, *points)
 
 

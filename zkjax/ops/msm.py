@@ -111,9 +111,16 @@ def start_sums(bases, values, more):
   return fixed.start_several([b.prepared for b in bases], values, more)
 
 
+def start_with(bases, scalars, others, function, arrays, static):
+  """Starts two sums on a GPU as one program: of FixedBases with what `start_sums` gave, and of others with the plain scalars that a
+  function makes of trees of arrays and hashable arguments. Returns both, pending."""
+  from zkjax.ops.gpu import fixed
+  return fixed.start_with(bases.prepared, scalars, others.prepared, function, arrays, static)
+
+
 def sums_of_entries(table, scalars):
-  """Affine[n]: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and integers; None where
-  the kernels do not run."""
+  """Affine[n] on the GPU: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and plain scalars
+  uint32[8, n]; None where the kernels do not run."""
   if not support.usable():
     return None
   from zkjax.ops.gpu import fixed
