@@ -9,8 +9,8 @@ import numpy as np
 
 from zkjax import groth16
 from zkjax.groth16.qap import quotient
-from zkjax.groth16.r1cs import constraints_from_rows
 from zkjax.groth16.setup import generator_multiples
+from zkjax.groth16.types import Constraints, SparseMatrix
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.cpu import affine
 from zkjax.ops.field import Fp, Fp2, Fr
@@ -190,12 +190,21 @@ def squaring_chain(log2_size):
   """A key and a witness for y = x^(2^m) with x and y public, where m squarings and the three input rows fill 2^log2_size rows exactly."""
   if log2_size < 2:
     raise ValueError("a squaring chain needs --log2_size of at least 2")
-  squarings = (1 << log2_size) - 3
-  wires = [2] + list(range(3, squarings + 2)) + [1]                # x, the values between, y
-  a = [{wire: 1} for wire in wires[:-1]]
-  constraints = constraints_from_rows(a, a, [{wire: 1} for wire in wires[1:]], squarings + 2, 2)
-  values, x = [1] + [0] * (squarings + 1), secrets.randbelow(R)
-  for wire in wires:
+  constraints, witness = squarings(log2_size)
+  return groth16.setup(constraints), witness
+
+
+def squarings(log2_size):
+  """The circuit and the witness of `squaring_chain`, made as arrays: `constraints_from_rows` takes a minute of a million rows."""
+  count = (1 << log2_size) - 3
+  wires = np.concatenate([[2], np.arange(3, count + 2), [1]])      # x, the values between, y
+
+  def matrix(columns, inputs=0):
+    columns = np.concatenate([columns, np.arange(inputs)]).astype(np.int32)
+    return SparseMatrix(np.arange(len(columns), dtype=np.int32), columns, jax.tree.map(np.array, Fr.ones((len(columns),))))
+  constraints = Constraints(matrix(wires[:-1], 3), matrix(wires[:-1]), matrix(wires[1:]), count + 3, count + 2, 2)
+  values, x = [1] + [0] * (count + 1), secrets.randbelow(R)
+  for wire in wires.tolist():
     values[wire] = x
     x = x * x % R
-  return groth16.setup(constraints), Fr.from_ints(values)
+  return constraints, Fr.from_ints(values)

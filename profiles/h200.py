@@ -3,11 +3,12 @@
   python profiles/h200.py msm_g1:20 msm_g1:20:bits msm_g1:20:uniform:variable ntt:20 quotient:22 prove:16
 
 A row is op:log2_size[:scalars[:bases]]; scalars are uniform, bits (90 % zero or one) or equal. Data lie on the device before the clock
-starts, and results are compared with integers: sums with the discrete logarithms of the points, transforms and quotients at random places,
-proofs by the verifier, and the last result with the first. One run warms up; then eleven times, of which the median, least and greatest
-are reported: of a whole proof from the witness to the proof, of an operation the mean of ten calls queued one behind the other, so that
-the device is timed and not the host's dispatch. single_call_ms is the median of calls each of which is waited for. Several of these
-scripts may run at once, to compile: they time one at a time.
+starts, and results are compared with integers: sums with the discrete logarithms of the points, transforms, quotients and keys at random
+places, proofs by the verifier, and the last result with the first. One run warms up; then eleven times (setup: three), of which the median,
+least and greatest are reported: of a whole proof from the witness to the proof, of a setup from the circuit to the key on the device, of an
+operation the mean of ten calls queued one behind the other, so that the device is timed and not the host's dispatch. single_call_ms is the
+median of calls each of which is waited for, first_run_s the seconds of the first run, most of which is compiling. xyzz_add_g1 and _g2 are
+2^log2_size entries added to XYZZ sums, 64 by a thread. Several of these scripts may run at once, to compile: they time one at a time.
 """
 import fcntl
 import json
@@ -29,10 +30,12 @@ import workloads  # noqa: E402
 
 from zkjax import groth16  # noqa: E402
 from zkjax.groth16.qap import quotient  # noqa: E402
-from zkjax.groth16.setup import generator_multiples  # noqa: E402
+from zkjax.groth16.setup import ToxicWaste, generator_multiples  # noqa: E402
 from zkjax.ops.bls12_381 import R  # noqa: E402
 from zkjax.ops.field import Fp, Fp2, Fr  # noqa: E402
-from zkjax.ops.gpu.fixed import Pending  # noqa: E402
+from zkjax.ops.gpu import msm_kernels  # noqa: E402
+from zkjax.ops.gpu.fixed import Pending, affine  # noqa: E402
+from zkjax.ops.gpu.msm import point_rows  # noqa: E402
 from zkjax.ops.int_curve import G1, G2  # noqa: E402
 from zkjax.ops.msm import FixedBases, msm, shared_scalars  # noqa: E402
 from zkjax.ops.ntt import Domain, intt, ntt, twiddles  # noqa: E402
@@ -131,12 +134,53 @@ def measure_prove(op, log2_size):
   return run, lambda proof: groth16.verify(verifying, proof, public), None
 
 
+def measure_additions(op, log2_size, length=64, log2_points=16):
+  """2^log2_size entries, points taken at random, in pieces of `length`: the first of a piece is no addition."""
+  field, curve, degree = (Fp, G1, 1) if op == "xyzz_add_g1" else (Fp2, G2, 2)
+  pieces, points = (1 << log2_size) // length, 1 << log2_points
+  logs = plain_ints(workloads.uniform(Fr, points).limbs)
+  rows = point_rows(generator_multiples(field, logs))
+  entries = np.random.default_rng().integers(0, points, pieces * length, dtype=np.uint32)
+  begin, count = np.arange(pieces, dtype=np.uint32) * np.uint32(length), np.full(pieces, length, np.uint32)
+  add = jax.jit(lambda *v: msm_kernels.accumulate(degree, None, *v, pieces - 1))
+  arguments = jax.device_put((begin, count, entries, rows))
+
+  def is_right(out):
+    places = [secrets.randbelow(pieces - 1) for _ in range(5)]
+    total = lambda t: sum(logs[i] for i in entries[t * length:(t + 1) * length].tolist()) % R
+    return all(affine(np.asarray(out[0][t]), degree) == curve.multiply(curve.generator, total(t)) for t in places)
+  return lambda: add(*arguments), is_right, pieces * (length - 1) * 10 * PRODUCT[Fp] * (1 if degree == 1 else 3)
+
+
+def measure_setup(op, log2_size):
+  """The key of a squaring chain, on the device; checked at random wires and at a random point of the h query."""
+  constraints, _ = workloads.squarings(log2_size)
+  toxic, domain, count = ToxicWaste.random(), Domain(log2_size), constraints.num_rows - 3
+
+  def lagrange(domain, i):
+    x, end = domain.shift * pow(domain.root, i, R) % R, pow(domain.shift, domain.size, R)
+    return (pow(toxic.tau, domain.size, R) - end) * pow(domain.size * end, -1, R) * x * pow(toxic.tau - x, -1, R) % R
+
+  def is_right(key):
+    row, place, over_delta = 1 + secrets.randbelow(count - 1), secrets.randbelow(domain.size), pow(toxic.delta, -1, R)
+    wire = int(constraints.b.wires[row])      # the result of the row before, and squared in this one
+    u, w = lagrange(domain, row), lagrange(domain, row - 1)
+    h = (1 - pow(toxic.tau, domain.size, R)) * pow(2, -1, R) * lagrange(domain.odd_coset(), place)
+    l = (toxic.beta * u + toxic.alpha * u + w) * over_delta
+    wanted = [(key.a_query, wire, u, G1), (key.b_g1_query, wire, u, G1), (key.b_g2_query, wire, u, G2), (key.l_query, wire - 3, l, G1),
+              (key.h_query, place, h * over_delta, G1)]
+    point = lambda query, i: jax.tree.map(np.asarray, query[i]).to_ints()
+    return all(point(query, i) == curve.multiply(curve.generator, scalar % R) for query, i, scalar, curve in wanted)
+  return lambda: groth16.setup(constraints, toxic), is_right, None
+
+
 def same_words(a, b):
   """Whether the leaves of two results are the same arrays."""
   return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
-MEASURE = {"msm_g1": measure_msm, "msm_g2": measure_msm, "ntt": measure_ntt, "quotient": measure_quotient, "prove": measure_prove}
+MEASURE = {"msm_g1": measure_msm, "msm_g2": measure_msm, "ntt": measure_ntt, "quotient": measure_quotient, "prove": measure_prove,
+           "xyzz_add_g1": measure_additions, "xyzz_add_g2": measure_additions, "setup": measure_setup}
 
 
 def row_of(op, log2_size, kind=None, bases=None):
@@ -144,14 +188,15 @@ def row_of(op, log2_size, kind=None, bases=None):
   run, is_right, work = MEASURE[op](op, log2_size, *([kind] if kind else []), *([bases] if bases else []))
   begin = time.perf_counter()
   out = jax.block_until_ready(run())
-  print(f"  first run {time.perf_counter() - begin:.1f} s", flush=True)
+  first_seconds = time.perf_counter() - begin
+  print(f"  first run {first_seconds:.1f} s", flush=True)
   checked, first, times, alone = is_right(out), out, [], []
-  calls = 1 if op == "prove" else CALLS
+  calls = 1 if op in ("prove", "setup") else CALLS
   with open(pathlib.Path(tempfile.gettempdir()) / "zkjax-timing", "w") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
-    for _ in range(RUNS):
+    for _ in range(3 if op == "setup" else RUNS):
       begin = time.perf_counter()
-      out = jax.block_until_ready([run() for _ in range(calls)])[-1]
+      out = jax.block_until_ready([run() for _ in range(calls)])[-1]        # keys and proofs of earlier rounds are given back
       times.append(1e3 * (time.perf_counter() - begin) / calls)
       begin = time.perf_counter()
       out = jax.block_until_ready(run())
@@ -160,7 +205,7 @@ def row_of(op, log2_size, kind=None, bases=None):
   return {"op": op, "log2_size": log2_size, "bases": (bases or "fixed") if is_msm else None,
           "scalars": (kind or "uniform") if is_msm else None, "batch": 1, "median_ms": round(median, 3), "min_ms": round(min(times), 3),
           "max_ms": round(max(times), 3), "single_call_ms": round(statistics.median(alone), 3),
-          "percent_of_peak": round(100 * work / median * 1e3 / PEAK, 1) if work else None,
+          "first_run_s": round(first_seconds, 1), "percent_of_peak": round(100 * work / median * 1e3 / PEAK, 1) if work else None,
           "checked": checked and (is_right(out) if op == "prove" else same_words(first, out)),
           "device": jax.devices()[0].device_kind, "jax": jax.__version__, "commit": commit()}
 

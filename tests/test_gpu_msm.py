@@ -11,7 +11,7 @@ import pytest
 from test_gpu_field import lowered_for_cuda
 
 from zkjax.ops.curve import Affine
-from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.gpu import fixed, msm, msm_kernels, points, simt
 from zkjax.ops.gpu.msm import Plan
 
@@ -146,9 +146,9 @@ def test_several_tables_take_the_same_scalars(plan):
 def test_multiples_of_a_generator(group):
   curve, field = CURVES[group]
   scalars = [0, 1, 256, oracle.R - 1] + cases.random_scalars(2, 3)
-  got = fixed.sums_of_entries(setup._table(field), scalars, numpy_builder.launch)
+  got = fixed.sums_of_entries(setup._table(field), plain(scalars), numpy_builder.launch)
   assert got.shape == (6,) and got.to_ints() == [curve.multiply(curve.generator, k) for k in scalars]
-  assert fixed.sums_of_entries(setup._table(field), [], numpy_builder.launch).shape == (0,)
+  assert fixed.sums_of_entries(setup._table(field), plain([]), numpy_builder.launch).shape == (0,)
 
 
 @pytest.mark.parametrize("group", CURVES)
@@ -161,6 +161,29 @@ def test_fixed_bases_behind_an_offset(group):
     total = msm.msm_rows(bases.rows, plain(scalars), bases.plan, numpy_builder.launch)
   row = np.concatenate([np.asarray(v) for v in jax.tree.leaves(total)])
   assert bases.num_scalars == 4 and fixed.affine(row, fixed.degree_of(bases.rows)) == curve.msm(points, scalars[2:])
+
+
+def test_a_proof_is_two_programs_of_sums():
+  """Both lower for CUDA; what one of them returns is taken apart again."""
+  plan, plan2, words = Plan(8, 4, 16), Plan(7, 4, 16), [points.affine_words(d) for d in (1, 2)]
+  several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan, ("msm_a", "msm_l"))
+  assert b"accumulate" in lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4))
+
+  def rest(rows, other, values):
+    work = msm.schedule(values, plan)
+    return fixed._sum_and_made(rows, work, plan, other, plan2, scaled, (Fr(values),), (3,), ("msm_b_g2", "msm_h"))
+  assert b"accumulate" in lowered_for_cuda(rest, (4 * 100, words[1]), (4 * 100, words[0]), (8, 100))
+
+
+def scaled(values, factor):
+  return (values * Fr.from_ints(factor)).to_plain()
+
+
+def test_sums_of_one_program_are_taken_apart():
+  two, three = Affine.from_ints(Fp2, [oracle.G2]), Affine.from_ints(Fp, [oracle.G1])
+  word = lambda field, p: np.concatenate([np.asarray(v)[:, 0] for v in jax.tree.leaves((p, field.ones((1,)), field.ones((1,))))])
+  row = np.concatenate([word(Fp2, two), word(Fp, three)])
+  assert fixed.Pending(row, 2).result() == oracle.G2 and fixed.Pending(row, 1, points.xyzz_words(2)).result() == oracle.G1
 
 
 def test_too_little_memory_is_named_before_anything_is_launched():

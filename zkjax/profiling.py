@@ -14,8 +14,9 @@ as `unattributed_seconds`.
 
 On a GPU kernels are rows of their own. A kernel carries the number of the host's call that launched it; that call lies inside the dispatch
 of one partition, on the same thread, and so the kernel is that partition's, and its interval goes from its first kernel to its last.
-The stage of a kernel is the `named_scope` it was traced in or, where XLA launches many as one graph and keeps no scopes, the program it
-belongs to: each stage that can be is a program of its own. Copies between host and device run beside the kernels, and are not counted.
+The stage of a kernel is the `named_scope` that it was traced in. XLA launches most kernels as graphs, and these keep no scopes: with
+XLA_FLAGS=--xla_gpu_enable_command_buffer= in the environment it launches them one by one, for true stages and a busier host. Copies
+between host and device run beside the kernels, and are not counted.
 """
 import bisect
 import contextlib
@@ -155,10 +156,9 @@ def _gpu_kernels(row, line, launched):
 
 
 def _stage(stats):
-  """The stage of a GPU's kernel, or None: the innermost scope that is one, else the program."""
+  """The stage of a GPU's kernel, or None: the innermost of its scopes that is one."""
   scopes = [part for part in str(stats.get("tf_op", "")).split("/") if part.startswith(_STAGES)]
-  program = str(stats.get("hlo_module", "")).removeprefix("jit_")
-  return scopes[-1] if scopes else program if program.startswith(_STAGES) else None
+  return scopes[-1] if scopes else None
 
 
 def _moved(interval, shift):

@@ -26,7 +26,7 @@ from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
-from zkjax.ops.msm import on_gpu, shared_scalars, start_sums
+from zkjax.ops.msm import on_gpu, shared_scalars, start_sums, start_with
 from zkjax.ops.programs import stored
 
 # quotient: matvec and quotient, one program
@@ -120,12 +120,12 @@ def finish(pending):
   """Waits for a dispatched proof and assembles it."""
   if pending.first is None:
     return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
-  _check_first(pending.first)
   sums, blinding = pending.sums, pending.blinding
-  # s A + r B while the device works on the other sums
+  # s A + r B while the device works on the other sums; what it is asked for next waits until they are made
   a, b1 = sums["a"].result(), sums["b_g1"].result()
   scaled = G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)])
   c = G1.sum([scaled, sums["l"].result(), sums["h"].result()])
+  _check_first(pending.first)
   return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, sums["b_g2"].result()), Affine.from_ints(Fp, c))
 
 
@@ -183,13 +183,18 @@ def _dispatch(key, witness, pool, exponents, span):
 
 
 def _start_on_device(key, witness, blinding):
-  """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs, the longest sum last."""
+  """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs."""
   bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
-  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]), ("msm_a", "msm_b_g1", "msm_l"))
-  exponents = quotient_scalars_with(key.resident_constraints, witness, key.twiddles, key.domain, key.h_basis)
-  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": bases.h.start(exponents, "msm_h")}
-  sums["b_g2"] = bases.b_g2.start(scalars, "msm_b_g2")
-  return Pending(key, blinding, sums, witness[:1])
+  first = _first_wire(witness)
+  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
+  arrays, static = (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
+  b_g2, h = start_with(bases.b_g2, scalars, bases.h, quotient_scalars_with, arrays, static)
+  return Pending(key, blinding, dict(zip(("a", "b_g1", "l"), sums)) | {"b_g2": b_g2, "h": h}, first)
+
+
+@jax.jit
+def _first_wire(witness):
+  return witness[:1]
 
 
 @contextlib.contextmanager

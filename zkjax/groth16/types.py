@@ -17,6 +17,7 @@ import secrets
 from typing import NamedTuple, Optional
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops import bls12_381
@@ -122,7 +123,8 @@ class ProvingKey:
 
   def _prepared(self, *queries):
     """QueryBases. On a GPU every point may take as much memory as another of its group: then queries of equal sizes get equal plans."""
-    return QueryBases(*map(FixedBases.prepare, queries, *self._shares(queries)))
+    stages = (f"msm_{name}" for name in QueryBases._fields)
+    return QueryBases(*map(FixedBases.prepare, queries, *self._shares(queries), stages))
 
   def _shares(self, queries):
     """(offsets, budgets) of the queries: with which scalar each begins, and the bytes that its tables may take."""
@@ -160,8 +162,10 @@ class ProvingKey:
 
 
 def _followed(query, *points):
-  """The query and the points, on the host."""
-  join = lambda *leaves: np.concatenate([np.asarray(leaves[0])] + [np.asarray(v)[:, None] for v in leaves[1:]], axis=1)
+  """The query and the points, where the query lies."""
+  def join(first, *others):
+    library = jnp if isinstance(first, jax.Array) else np
+    return library.concatenate([first] + [library.asarray(v)[:, None] for v in others], axis=1)
   return jax.tree.map(join, query, *points)
 
 

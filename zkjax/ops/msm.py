@@ -74,14 +74,14 @@ class FixedBases:
   on_gpu: bool = False
 
   @classmethod
-  def prepare(cls, points, offset=0, budget=None):
+  def prepare(cls, points, offset=0, budget=None, stage="msm"):
     """From an Affine batch [n] in G1 or G2; point i goes with scalar offset + i. Infinite points are dropped here once.
 
-    budget: on a GPU, the bytes that tables of multiples may take; None for what is free.
+    budget: on a GPU, the bytes that tables of multiples may take; None for what is free. stage: what a trace of a GPU calls the sums.
     """
     if support.usable():
       from zkjax.ops.gpu import fixed
-      return cls(fixed.prepare(points, offset, budget), True)
+      return cls(fixed.prepare(points, offset, budget, stage=stage), True)
     return cls(cpu.prepare(points, offset))
 
   @staticmethod
@@ -99,11 +99,11 @@ class FixedBases:
     """
     return self.start(scalars).result()
 
-  def start(self, scalars, stage="msm"):
-    """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works. stage: for traces."""
+  def start(self, scalars):
+    """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works."""
     if self.on_gpu:
       from zkjax.ops.gpu import fixed
-      return fixed.start(self.prepared, scalars, stage)
+      return fixed.start(self.prepared, scalars)
     return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, cpu.Scalars) else np.asarray(scalars)))
 
 
@@ -112,16 +112,23 @@ def on_gpu():
   return support.usable()
 
 
-def start_sums(bases, values, more, stages):
+def start_sums(bases, values, more):
   """Starts the sums of several FixedBases on a GPU with the same scalars, Fr[n] and behind them Fr[m], as one program. Returns the pending
-  sums, as `FixedBases.start` does, and the scalars, prepared for others with the same plan. stages: a trace's names of the sums."""
+  sums, as `FixedBases.start` does, and the scalars, prepared for others with the same plan."""
   from zkjax.ops.gpu import fixed
-  return fixed.start_several([b.prepared for b in bases], values, more, stages)
+  return fixed.start_several([b.prepared for b in bases], values, more)
+
+
+def start_with(bases, scalars, others, function, arrays, static):
+  """Starts two sums on a GPU as one program: of FixedBases with what `start_sums` gave, and of others with the plain scalars that a
+  function makes of trees of arrays and hashable arguments. Returns both, pending."""
+  from zkjax.ops.gpu import fixed
+  return fixed.start_with(bases.prepared, scalars, others.prepared, function, arrays, static)
 
 
 def sums_of_entries(table, scalars):
-  """Affine[n]: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and integers; None where
-  the kernels do not run."""
+  """Affine[n] on the GPU: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and plain scalars
+  uint32[8, n]; None where the kernels do not run."""
   if not support.usable():
     return None
   from zkjax.ops.gpu import fixed

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops.field import Fp, Fr
-from zkjax.ops.gpu import msm, simt
+from zkjax.ops.gpu import msm, points, simt
 from zkjax.ops.gpu import msm_kernels as kernels
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
@@ -22,10 +22,11 @@ _SHARE = 0.6                                 # of the free memory that tables ma
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bases:
-  """rows: uint32[f num_scalars, 2 d 12], `msm.table_rows`."""
+  """rows: uint32[f num_scalars, 2 d 12], `msm.table_rows`. stage: what a trace calls the sum."""
   plan: msm.Plan
   rows: jax.Array
   num_scalars: int
+  stage: str = "msm"
 
 
 class Scalars:
@@ -34,22 +35,31 @@ class Scalars:
   def __init__(self, words):
     self.words, self._schedules = jnp.asarray(words), {}
 
+  def knows(self, plan):
+    """Whether the Schedule of a plan has been made."""
+    return plan in self._schedules
+
+  def keep(self, plan, work):
+    """Remembers the Schedule of a plan."""
+    self._schedules[plan] = work
+
   def schedule(self, plan):
-    """The Schedule of a plan."""
-    if plan not in self._schedules:
-      self._schedules[plan] = msm_schedule(self.words, plan)
+    """The Schedule of a plan that is known."""
     return self._schedules[plan]
 
 
 class Pending:
-  """A sum that the device is working on: `result` waits for it. row: its words on the device, None for no points."""
+  """A sum that the device is working on: `result` waits for it. row: its words on the device, behind `offset` others that a program made
+  with it; None for no points."""
 
-  def __init__(self, row, degree):
-    self.row, self._degree = row, degree
+  def __init__(self, row, degree, offset=0):
+    self.row, self._degree, self._offset = row, degree, offset
 
   def result(self):
     """The affine integer point, None for infinity."""
-    return None if self.row is None else affine(np.asarray(self.row), self._degree)
+    if self.row is None:
+      return None
+    return affine(np.asarray(self.row)[self._offset:][:points.xyzz_words(self._degree)], self._degree)
 
 
 def free_bytes():
@@ -59,34 +69,32 @@ def free_bytes():
   return int(free * _SHARE)
 
 
-def prepare(points, offset=0, budget=None, plan=None, launch=simt.launch):
+def prepare(affine_points, offset=0, budget=None, plan=None, launch=simt.launch, stage="msm"):
   """Bases from an Affine batch [n]; point i goes with scalar offset + i: infinite points stand before.
 
-  Args: budget: bytes that the tables may take, None for what is free. plan: forces window and factor.
+  Args: budget: bytes that the tables may take, None for what is free. plan: forces window and factor. stage: of the Bases.
 
   Raises: MemoryError: not even the points themselves fit. Cost: (f - 1) c s doublings and an inversion a point.
   """
-  parts = [np.asarray(v).T for v in jax.tree.leaves(points)]
-  rows = np.pad(np.concatenate(parts, axis=1), ((offset, 0), (0, 0)))
-  count = len(rows)
-  if plan is None:
-    plan = _affordable_plan(count, rows.nbytes, budget)
-  return Bases(plan, _table(jnp.asarray(rows), plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count)
+  count = offset + affine_points.shape[0]
+  plan = _affordable_plan(affine_points, offset, budget)[0] if plan is None else plan
+  rows = jnp.pad(msm.point_rows(affine_points), ((offset, 0), (0, 0)))
+  return Bases(plan, _table(rows, plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count, stage)
 
 
-def table_bytes(points, offset, budget):
-  """The bytes of the tables that `prepare` would make of an Affine[n]."""
-  count = offset + points.shape[0]
-  needed = count * sum(v.shape[0] * v.dtype.itemsize for v in jax.tree.leaves(points))
-  return needed * _affordable_plan(count, needed, budget).factor
+def table_bytes(affine_points, offset, budget):
+  """The bytes of the tables that `prepare` would make."""
+  plan, needed = _affordable_plan(affine_points, offset, budget)
+  return plan.factor * needed
 
 
-def _affordable_plan(count, needed, budget):
-  """The plan of so many points, whose rows take `needed` bytes, with as many tables as `budget` allows, None for what is free."""
-  budget = free_bytes() if budget is None else budget
+def _affordable_plan(affine_points, offset, budget):
+  """(the plan with as many tables as `budget` allows, None for what is free; the bytes of one table)."""
+  count = offset + affine_points.shape[0]
+  budget, needed = free_bytes() if budget is None else budget, count * 4 * FP.words * len(jax.tree.leaves(affine_points))
   if needed > budget:
     raise MemoryError(f"{count} points need {needed} bytes on the device, {budget} may be used: free some, or use fewer points")
-  return msm.default_plan(count, budget // needed if needed else 1)
+  return msm.default_plan(count, budget // needed if needed else 1), needed
 
 
 def degree_of(rows):
@@ -94,17 +102,21 @@ def degree_of(rows):
   return rows.shape[1] // (2 * FP.words)
 
 
-def start(bases, scalars, stage="msm"):
-  """Dispatches sum_i scalars[i] points[i] and returns a Pending. scalars: Scalars, or plain uint32[8, n]. stage: its name in a trace."""
+def start(bases, scalars):
+  """Dispatches sum_i scalars[i] points[i] and returns a Pending. scalars: Scalars, or plain uint32[8, n]."""
   scalars = scalars if isinstance(scalars, Scalars) else Scalars(scalars)
   if scalars.words.shape != (8, bases.num_scalars):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
   if not bases.num_scalars:
     return Pending(None, degree_of(bases.rows))
-  return _pending([bases], _sums((stage,))([bases.rows], scalars.schedule(bases.plan), bases.plan))[0]
+  if scalars.knows(bases.plan):
+    return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan, (bases.stage,)))[0]
+  row, work = _sum_and_schedule(bases.rows, scalars.words, bases.plan, bases.stage)
+  scalars.keep(bases.plan, work)
+  return _pending([bases], row)[0]
 
 
-def start_several(bases, values, more, stages):
+def start_several(bases, values, more):
   """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, and Scalars that know the schedule.
 
   One program where all have one plan, as the queries of a key do: a dispatch costs some hundred microseconds of the host.
@@ -112,11 +124,20 @@ def start_several(bases, values, more, stages):
   plan = bases[0].plan
   if any(b.plan != plan for b in bases):
     scalars = Scalars(_plain(values, more))
-    return [start(b, scalars, stage) for b, stage in zip(bases, stages)], scalars
-  rows, words, work = _sums_and_schedule(stages)([b.rows for b in bases], values, more, plan)
+    return [start(b, scalars) for b in bases], scalars
+  row, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan, tuple(b.stage for b in bases))
   scalars = Scalars(words)
-  scalars._schedules[plan] = work
-  return _pending(bases, rows), scalars
+  scalars.keep(plan, work)
+  return _pending(bases, row), scalars
+
+
+def start_with(bases, scalars, others, function, arrays, static):
+  """Dispatches, as one program, a sum with Scalars and another one with the scalars function(*arrays, *static). Returns the Pendings."""
+  if not (bases.num_scalars and others.num_scalars and scalars.knows(bases.plan)):
+    return start(bases, scalars), start(others, function(*arrays, *static))
+  row = _sum_and_made(bases.rows, scalars.schedule(bases.plan), bases.plan, others.rows, others.plan, function, arrays, static,
+                      (bases.stage, others.stage))
+  return _pending([bases, others], row)
 
 
 @jax.jit
@@ -124,36 +145,40 @@ def _plain(values, more):
   return Fr(jnp.concatenate([values.limbs, more.limbs], axis=1)).to_plain()
 
 
-def _pending(bases, rows):
-  for row in rows:
-    row.copy_to_host_async()
-  return [Pending(row, degree_of(b.rows)) for row, b in zip(rows, bases)]
+def _pending(bases, row):
+  row.copy_to_host_async()
+  degrees = [degree_of(b.rows) for b in bases]
+  ends = np.cumsum([points.xyzz_words(d) for d in degrees]).tolist()
+  return [Pending(row, d, end) for d, end in zip(degrees, [0] + ends)]
 
 
-def _named(stages):
-  """The name of a program that computes these stages: "msm_a_b_g1_l". XLA launches many kernels as one graph, and keeps no other name."""
-  return "_".join([stages[0]] + [stage.removeprefix("msm_") for stage in stages[1:]])
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _sums(rows, work, plan, stages):
+  """The words of all sums, one behind the other: one array to fetch."""
+  return jnp.concatenate([v for total in msm.sums_scheduled(rows, work, plan, stages=stages) for v in jax.tree.leaves(total)])
 
 
-@functools.cache
-def _sums(stages):
-  """The program of the sums of some stages, from tables, a Schedule and a plan."""
-  def sums(rows, work, plan):
-    return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan, stages=stages)]
-  sums.__name__ = _named(stages)
-  return jax.jit(sums, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _sums_and_schedule(rows, values, more, plan, stages):
+  with jax.named_scope("msm_schedule"):
+    words = _plain(values, more)
+    work = msm.schedule(words, plan)
+  return _sums(rows, work, plan, stages), words, work
 
 
-@functools.cache
-def _sums_and_schedule(stages):
-  """As `_sums`, with the scalars' Schedule, from tables, values, further values and a plan."""
-  def sums(rows, values, more, plan):
-    with jax.named_scope("msm_schedule"):
-      words = _plain(values, more)
-      work = msm.schedule(words, plan)
-    return _sums(stages)(rows, work, plan), words, work
-  sums.__name__ = _named(stages)
-  return jax.jit(sums, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _sum_and_schedule(rows, words, plan, stage):
+  with jax.named_scope("msm_schedule"):
+    work = msm.schedule(words, plan)
+  return _sums([rows], work, plan, (stage,)), work
+
+
+@functools.partial(jax.jit, static_argnums=(2, 4, 5, 7, 8))
+def _sum_and_made(rows, work, plan, other_rows, other_plan, function, arrays, static, stages):
+  words = function(*arrays, *static)
+  with jax.named_scope("msm_schedule"):
+    made = msm.schedule(words, other_plan)
+  return jnp.concatenate([_sums([rows], work, plan, stages[:1]), _sums([other_rows], made, other_plan, stages[1:])])
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -161,24 +186,22 @@ def _table(rows, plan):
   return msm.table_rows(rows, plan)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def msm_schedule(words, plan):
-  """The Schedule of plain scalars."""
-  with jax.named_scope("msm_schedule"):
-    return msm.schedule(words, plan)
-
-
-def sums_of_entries(table, scalars, launch=simt.launch):
-  """See `ops.msm`: on the host, Affine[n]."""
+def sums_of_entries(table, words, launch=simt.launch):
+  """See `ops.msm`: Affine[n] on the device."""
   leaves, structure = jax.tree.flatten(table)
   rows = np.concatenate([np.asarray(v).transpose(0, 2, 1).reshape(-1, FP.words) for v in leaves], axis=1)
-  words = np.frombuffer(b"".join(int(k).to_bytes(32, "little") for k in scalars), np.uint32).reshape((-1, 8)).T
-  make = _entry_sums if launch is simt.launch else functools.partial(kernels.sums_of_entries, launch=launch)
-  made = np.asarray(make(len(leaves) // 2, rows, words)) if len(scalars) else np.zeros((0, rows.shape[1]), np.uint32)
-  return jax.tree.unflatten(structure, [np.ascontiguousarray(v.T) for v in np.split(made, len(leaves), axis=1)])
+  make = _entry_sums if launch is simt.launch else functools.partial(_coordinates_of_sums, launch=launch)
+  return jax.tree.unflatten(structure, make(rows, jnp.asarray(words)))
 
 
-_entry_sums = jax.jit(kernels.sums_of_entries, static_argnums=0)
+def _coordinates_of_sums(rows, words, launch=simt.launch):
+  """uint32[12, n] of each coordinate."""
+  if not words.shape[1]:
+    return [jnp.zeros((FP.words, 0), jnp.uint32)] * (rows.shape[1] // FP.words)
+  return jnp.split(kernels.sums_of_entries(degree_of(rows), rows, words, launch).T, rows.shape[1] // FP.words)
+
+
+_entry_sums = jax.jit(_coordinates_of_sums)
 
 
 def affine(row, degree):

@@ -133,8 +133,12 @@ class Builder(abc.ABC):
 
   @abc.abstractmethod
   def barrier(self):
-    """All threads of a block arrive here, outside of branches and loops of differing length, before one goes on; shared memory is then
+    """All threads of a block arrive here, outside of branches and loops that they do not share, before one goes on; shared memory is then
     seen."""
+
+  @abc.abstractmethod
+  def any_thread(self, flag):
+    """Flag: whether `flag` is set in some thread of the block. A barrier, too."""
 
   def word(self, value):
     """A Word from a Python integer."""
