@@ -1,17 +1,19 @@
 """Producers and verification in processes: the same results, errors and ends as on threads."""
 import functools
 import os
+import pickle
 import subprocess
 import sys
 import time
 
 import jax
+import numpy as np
 import pytest
 from engine_cases import PUBLIC, SECONDS, WTNS, Puppet, engine, false_proof, job, key, until, witness
 
 from zkjax import groth16
 from zkjax.engine import EngineError, Job, JobCancelled, RejectedError, SynthesisError
-from zkjax.engine.processes import ProcessDied, Processes
+from zkjax.engine.processes import ProcessDied, Processes, _answer
 
 
 class Unsendable(Exception):
@@ -53,6 +55,29 @@ def test_calls_run_in_other_processes_of_which_only_the_broken_one_is_replaced(p
     processes.run(bad, "die")
   after = {processes.run(produce, "pid") for _ in range(4)}
   assert len(after) == 2 and len(after & pids) == 1
+
+
+def arrays(*sizes):
+  return [np.arange(size, dtype=np.uint32) for size in sizes]
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_large_arrays_come_back_whole(memory, processes, monkeypatch):
+  """With memory that has no name, and through the pipe."""
+  sizes = (0, 5, 1 << 20, 3, 100_003)
+  if memory:
+    got = processes.run(arrays, *sizes)
+  else:
+    monkeypatch.delattr("os.memfd_create", raising=False)
+    answer, apart = _answer(pickle.dumps((arrays, sizes)))
+    got = pickle.loads(answer)[1]
+    assert not apart
+  assert all(np.array_equal(a, b) and a.dtype == b.dtype and b.flags.writeable for a, b in zip(arrays(*sizes), got, strict=True))
+
+
+def test_large_arrays_do_not_go_through_the_pipe():
+  answer, apart = _answer(pickle.dumps((arrays, (1 << 20, 5))))
+  assert len(answer) < 1000 and [len(array) for array in apart] == [4 << 20]
 
 
 def test_errors_come_back_with_the_place_where_they_were_raised(processes):

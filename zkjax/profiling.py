@@ -14,9 +14,9 @@ as `unattributed_seconds`.
 
 On a GPU kernels are rows of their own. A kernel carries the number of the host's call that launched it; that call lies inside the dispatch
 of one partition, on the same thread, and so the kernel is that partition's, and its interval goes from its first kernel to its last.
-The stage of a kernel is the `named_scope` that it was traced in. XLA launches most kernels as graphs, and these keep no scopes: with
-XLA_FLAGS=--xla_gpu_enable_command_buffer= in the environment it launches them one by one, for true stages and a busier host. Copies
-between host and device run beside the kernels, and are not counted.
+The stage of a kernel is the `named_scope` that it was traced in, as the programs in the trace tell. XLA launches most kernels as graphs,
+whose kernels tell no operation: XLA_FLAGS=--xla_gpu_enable_command_buffer= in the environment makes it launch them one by one, which keeps
+the host busier. Copies between host and device run beside the kernels, and are not counted.
 """
 import bisect
 import contextlib
@@ -26,6 +26,7 @@ from typing import NamedTuple, Optional
 
 import jax
 
+from zkjax import xplane
 from zkjax.engine.gaps import common, merged
 from zkjax.engine.timeline import spans
 
@@ -113,8 +114,9 @@ def read(folder):
   for plane, row, line in rows:
     if not plane.startswith("/device:GPU"):
       _read_host(row, line, bool(gpu), marks, stages, dispatches, kernels, launched)
+  paths = xplane.scopes(files[-1].read_bytes()) if gpu else {}
   for row, line in gpu:
-    kernels += _gpu_kernels(row, line, launched)
+    kernels += _gpu_kernels(row, line, launched, paths)
   if not marks:
     raise ValueError(f"{files[-1]} was not recorded by profiling.capture: it has no mark of the clock")
   shift = min(marks)                           # the mark comes after the clock was read, never before
@@ -145,19 +147,20 @@ def _read_host(row, line, on_gpu, marks, stages, dispatches, kernels, launched):
         launched[number] = around
 
 
-def _gpu_kernels(row, line, launched):
+def _gpu_kernels(row, line, launched, paths):
   """The kernels of a stream, with partition, device and stage."""
   for event in line.events if line.name.startswith("Stream") else ():
     stats = dict(event.stats)
     if "memcpy_details" in stats:
       continue
     by, end = launched.get(stats.get("correlation_id")), event.start_ns + event.duration_ns
-    yield Interval(event.name, event.start_ns, end, row, by and by.partition, by and by.device, _stage(stats))
+    yield Interval(event.name, event.start_ns, end, row, by and by.partition, by and by.device, _stage(stats, paths))
 
 
-def _stage(stats):
+def _stage(stats, paths):
   """The stage of a GPU's kernel, or None: the innermost of its scopes that is one."""
-  scopes = [part for part in str(stats.get("tf_op", "")).split("/") if part.startswith(_STAGES)]
+  operation = f"{stats.get('hlo_module')}({stats.get('program_id')})", stats.get("hlo_op")
+  scopes = [part for part in paths.get(operation, str(stats.get("tf_op", ""))).split("/") if part.startswith(_STAGES)]
   return scopes[-1] if scopes else None
 
 

@@ -131,7 +131,7 @@ class Partition:
     self.state = State.WAITING
     self.host = self.device_memory = self.resident = self.device = None
     self.witness = self.public = self.proof = self.encoded = self.pending = None
-    self.verified, self.dispatch_ns, self.last_output_ns = False, 0, 0
+    self.verified, self.dispatch_ns, self.arrived_ns, self.last_output_ns = False, 0, 0, 0
     self.started = threading.Lock()             # taken by the first stage that begins, of those that begin at once
     self.events = []
 
