@@ -50,6 +50,7 @@ flags.DEFINE_bool("compare", False, "Prove the same number in a loop of groth16.
 flags.DEFINE_string("timeline", None, "Where to write the events: .jsonl, .csv, or .json for Perfetto.")
 flags.DEFINE_string("waterfall", None, "Where to write the picture of the run, an HTML file.")
 flags.DEFINE_string("trace_dir", None, "Folder for a trace of jax.profiler, for TensorBoard.")
+flags.DEFINE_bool("trace_programs", True, "Keep XLA's programs in the trace: they tell the stages of a GPU's kernels, and are large.")
 flags.DEFINE_integer("status_port", None, "Serve /status, /metrics and a live page on 127.0.0.1 while the jobs run; 0 takes any free port.",
                      lower_bound=0, upper_bound=65535)
 flags.DEFINE_string("json", None, "Where to write the measurements.")
@@ -106,7 +107,7 @@ def run(key, producer):
   alone = FLAGS.mode == "attribution"
   config = EngineConfig(max_in_flight=1 if alone else FLAGS.max_in_flight, synthesis_threads=FLAGS.synth_threads, verify=FLAGS.verify,
                         max_batch=FLAGS.max_batch, synthesis_processes=FLAGS.synth_processes, verify_processes=FLAGS.verify_processes)
-  trace = profiling.capture(FLAGS.trace_dir) if FLAGS.trace_dir else contextlib.nullcontext()
+  trace = profiling.capture(FLAGS.trace_dir, FLAGS.trace_programs) if FLAGS.trace_dir else contextlib.nullcontext()
   with (Engine(config, jax.devices()[:FLAGS.devices], Timeline() if FLAGS.record else Timeline(0), Prover(1 if alone else None)) as engine,
         status_page.serve(engine, FLAGS.status_port)):
     engine.preload(key)
