@@ -30,25 +30,17 @@ import workloads  # noqa: E402
 
 from zkjax import groth16  # noqa: E402
 from zkjax.groth16.qap import quotient  # noqa: E402
-from zkjax.groth16.setup import ToxicWaste, generator_multiples  # noqa: E402
+from zkjax.groth16.setup import generator_multiples  # noqa: E402
 from zkjax.ops.bls12_381 import R  # noqa: E402
 from zkjax.ops.field import Fp, Fp2, Fr  # noqa: E402
-from zkjax.ops.gpu import msm_kernels  # noqa: E402
-from zkjax.ops.gpu.fixed import Pending, affine  # noqa: E402
-from zkjax.ops.gpu.msm import point_rows  # noqa: E402
+from zkjax.ops.gpu.fixed import Pending  # noqa: E402
 from zkjax.ops.int_curve import G1, G2  # noqa: E402
 from zkjax.ops.msm import FixedBases, msm, shared_scalars  # noqa: E402
 from zkjax.ops.ntt import Domain, intt, ntt, twiddles  # noqa: E402
 
 RUNS, CALLS = 11, 10
 PEAK = 7.7e12                                 # 32-bit multiply-adds a second of an H200, measured with independent ones
-PRODUCT = {Fr: 136, Fp: 300}                  # multiply-adds of a Montgomery product
-
-
-def plain_ints(words):
-  """The integers of plain uint32[8, n]."""
-  data = np.ascontiguousarray(words.T).tobytes()
-  return [int.from_bytes(data[i:i + 32], "little") for i in range(0, len(data), 32)]
+PRODUCT = 136                                 # multiply-adds of a Montgomery product in Fr
 
 
 def scalars_of(kind, size):
@@ -64,9 +56,9 @@ def scalars_of(kind, size):
 def measure_msm(op, log2_size, kind="uniform", bases="fixed"):
   """The function to time, its check, and the multiply-adds of its additions to buckets."""
   field, curve, size = (Fp, G1, 1 << log2_size) if op == "msm_g1" else (Fp2, G2, 1 << log2_size)
-  logs = plain_ints(workloads.uniform(Fr, size).limbs)
+  logs = workloads.plain_ints(workloads.uniform(Fr, size).limbs)
   points, words = generator_multiples(field, logs), scalars_of(kind, size)
-  expected = curve.multiply(curve.generator, sum(a * b for a, b in zip(logs, plain_ints(words))) % R)
+  expected = curve.multiply(curve.generator, sum(a * b for a, b in zip(logs, workloads.plain_ints(words))) % R)
   on_device = jax.device_put(words)
   if bases == "fixed":
     prepared = FixedBases.prepare(points, budget=64 << 30)
@@ -83,7 +75,7 @@ def measure_msm(op, log2_size, kind="uniform", bases="fixed"):
       x, y, zz, zzz = (jax.tree.map(np.asarray, v).to_ints() for v in (p.x, p.y, p.zz, p.zzz))
       f = curve.field
       return f.mul(x, f.inverse(zz)), f.mul(y, f.inverse(zzz))
-  work = windows * size * 10 * PRODUCT[Fp] * (1 if field is Fp else 3) if kind == "uniform" else None
+  work = windows * size * workloads.addition_multiply_adds(1 if field is Fp else 2) if kind == "uniform" else None
   return run, lambda out: read(out) == expected, work
 
 
@@ -96,7 +88,7 @@ def measure_ntt(op, log2_size):
     k = secrets.randbelow(1 << log2_size)
     place = int(f"{k:0{log2_size}b}"[::-1], 2)
     return workloads.value_at(values.to_ints(), pow(domain.root, k, R)) == Fr(np.asarray(out.limbs[:, place])).to_ints()
-  return lambda: run(on_device, tables), is_right, (1 << log2_size) // 2 * log2_size * PRODUCT[Fr]
+  return lambda: run(on_device, tables), is_right, (1 << log2_size) // 2 * log2_size * PRODUCT
 
 
 def measure_quotient(op, log2_size, basis="monomial"):
@@ -110,7 +102,7 @@ def measure_quotient(op, log2_size, basis="monomial"):
     at = lambda v: workloads.value_at(jax.tree.map(np.asarray, v).to_ints(), z)
     a_z, b_z, c_z = (at(intt(domain, v)) for v in (a, b, c))
     return at(h) * (pow(z, size, R) - 1) % R == (a_z * b_z - c_z) % R
-  return lambda: run(a, b, c, tables), is_right, 7 * size // 2 * log2_size * PRODUCT[Fr]
+  return lambda: run(a, b, c, tables), is_right, 7 * size // 2 * log2_size * PRODUCT
 
 
 def measure_prove(op, log2_size):
@@ -134,44 +126,16 @@ def measure_prove(op, log2_size):
   return run, lambda proof: groth16.verify(verifying, proof, public), None
 
 
-def measure_additions(op, log2_size, length=64, log2_points=16):
-  """2^log2_size entries, points taken at random, in pieces of `length`: the first of a piece is no addition."""
-  field, curve, degree = (Fp, G1, 1) if op == "xyzz_add_g1" else (Fp2, G2, 2)
-  pieces, points = (1 << log2_size) // length, 1 << log2_points
-  logs = plain_ints(workloads.uniform(Fr, points).limbs)
-  rows = point_rows(generator_multiples(field, logs))
-  entries = np.random.default_rng().integers(0, points, pieces * length, dtype=np.uint32)
-  begin, count = np.arange(pieces, dtype=np.uint32) * np.uint32(length), np.full(pieces, length, np.uint32)
-  add = jax.jit(lambda *v: msm_kernels.accumulate(degree, None, *v, pieces - 1))
-  arguments = jax.device_put((begin, count, entries, rows))
-
-  def is_right(out):
-    places = [secrets.randbelow(pieces - 1) for _ in range(5)]
-    total = lambda t: sum(logs[i] for i in entries[t * length:(t + 1) * length].tolist()) % R
-    return all(affine(np.asarray(out[0][t]), degree) == curve.multiply(curve.generator, total(t)) for t in places)
-  return lambda: add(*arguments), is_right, pieces * (length - 1) * 10 * PRODUCT[Fp] * (1 if degree == 1 else 3)
+def measure_additions(op, log2_size):
+  """XYZZ += affine, points taken at random from 2^16."""
+  work = workloads.additions_on_gpu(op, 1 if op == "xyzz_add_g1" else 2, log2_size)
+  return work.run, work.is_right, work.multiply_adds
 
 
 def measure_setup(op, log2_size):
-  """The key of a squaring chain, on the device; checked at random wires and at a random point of the h query."""
-  constraints, _ = workloads.squarings(log2_size)
-  toxic, domain, count = ToxicWaste.random(), Domain(log2_size), constraints.num_rows - 3
-
-  def lagrange(domain, i):
-    x, end = domain.shift * pow(domain.root, i, R) % R, pow(domain.shift, domain.size, R)
-    return (pow(toxic.tau, domain.size, R) - end) * pow(domain.size * end, -1, R) * x * pow(toxic.tau - x, -1, R) % R
-
-  def is_right(key):
-    row, place, over_delta = 1 + secrets.randbelow(count - 1), secrets.randbelow(domain.size), pow(toxic.delta, -1, R)
-    wire = int(constraints.b.wires[row])      # the result of the row before, and squared in this one
-    u, w = lagrange(domain, row), lagrange(domain, row - 1)
-    h = (1 - pow(toxic.tau, domain.size, R)) * pow(2, -1, R) * lagrange(domain.odd_coset(), place)
-    l = (toxic.beta * u + toxic.alpha * u + w) * over_delta
-    wanted = [(key.a_query, wire, u, G1), (key.b_g1_query, wire, u, G1), (key.b_g2_query, wire, u, G2), (key.l_query, wire - 3, l, G1),
-              (key.h_query, place, h * over_delta, G1)]
-    point = lambda query, i: jax.tree.map(np.asarray, query[i]).to_ints()
-    return all(point(query, i) == curve.multiply(curve.generator, scalar % R) for query, i, scalar, curve in wanted)
-  return lambda: groth16.setup(constraints, toxic), is_right, None
+  """The key of a squaring chain, left on the device."""
+  work = workloads.make_keys(log2_size)
+  return work.run, work.is_right, None
 
 
 def same_words(a, b):

@@ -12,7 +12,7 @@ from test_gpu_field import lowered_for_cuda
 
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
-from zkjax.ops.gpu import fixed, msm, msm_kernels, points, simt
+from zkjax.ops.gpu import fixed, msm, msm_kernels, ntt, points, simt, support
 from zkjax.ops.gpu.msm import Plan
 
 setup = importlib.import_module("zkjax.groth16.setup")      # the package exports a function of that name
@@ -189,6 +189,25 @@ def test_sums_of_one_program_are_taken_apart():
 def test_too_little_memory_is_named_before_anything_is_launched():
   with pytest.raises(MemoryError, match="192 bytes.*100 may be used"):
     fixed.prepare(Affine.from_ints(Fp, [oracle.G1] * 2), budget=100)
+
+
+def test_what_a_sum_or_a_transform_works_in_is_named_before_anything_is_launched(monkeypatch):
+  monkeypatch.setattr(support, "free_bytes", lambda: 5000)
+  bases, scalars = Affine.from_ints(Fp, [oracle.G1] * 20), plain([1] * 20)
+  with pytest.raises(MemoryError, match="20 points and a sum over them need .* bytes on the device, 5000 are free"):
+    msm.msm(bases, scalars, launch=None)
+  with pytest.raises(MemoryError, match="tables of 20 points.*5000 are free"):
+    fixed.prepare(bases, budget=1 << 20, launch=None)
+  with pytest.raises(MemoryError, match="transforms of 2 times 256 values need .*5000 are free"):
+    ntt.transform(np.zeros((2, 8, 256), np.uint32), oracle.root_of_unity(8, 5), launch=None)
+
+
+def test_more_points_than_fit_are_summed_in_pieces(monkeypatch):
+  monkeypatch.setattr(msm, "_MOST", 3)
+  bases, scalars = cases.random_points(oracle.g1, 7, 5), cases.random_scalars(7, 3)
+  with jax.disable_jit():
+    total = msm.msm(Affine.from_ints(Fp, bases), plain(scalars), Plan(4, chunk=4), numpy_builder.launch)
+  assert to_affine(oracle.g1, total) == oracle.g1.msm(bases, scalars)
 
 
 def test_no_points_have_no_sum():

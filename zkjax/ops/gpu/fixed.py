@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops.field import Fp, Fr
-from zkjax.ops.gpu import msm, points, simt
+from zkjax.ops.gpu import msm, points, simt, support
 from zkjax.ops.gpu import msm_kernels as kernels
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
@@ -63,9 +63,8 @@ class Pending:
 
 def free_bytes():
   """What tables may take of the memory of the default device."""
-  stats = jax.devices()[0].memory_stats() or {}
-  free = stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else _DEFAULT_BYTES
-  return int(free * _SHARE)
+  free = support.free_bytes()
+  return int((_DEFAULT_BYTES if free is None else free) * _SHARE)
 
 
 def prepare(affine_points, offset=0, budget=None, plan=None, launch=simt.launch):
@@ -82,6 +81,8 @@ def prepare(affine_points, offset=0, budget=None, plan=None, launch=simt.launch)
     if needed > budget:
       raise MemoryError(f"{count} points need {needed} bytes on the device, {budget} may be used: free some, or use fewer points")
     plan = msm.default_plan(count, budget // needed if needed else 1)
+    working = msm.working_bytes(len(leaves) // 2, count, plan)
+    support.require(plan.factor * needed + working, f"tables of {count} points and a sum over them", "free some, or use fewer points")
   rows = jnp.pad(msm.point_rows(affine_points), ((offset, 0), (0, 0)))
   return Bases(plan, _table(rows, plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count)
 
