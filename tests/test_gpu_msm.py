@@ -163,16 +163,33 @@ def test_fixed_bases_behind_an_offset(group):
   assert bases.num_scalars == 4 and fixed.affine(row, fixed.degree_of(bases.rows)) == curve.msm(points, scalars[2:])
 
 
-def test_a_proof_is_two_programs_of_sums():
-  """Both lower for CUDA; what one of them returns is taken apart again."""
-  plan, plan2, words = Plan(8, 4, 16), Plan(7, 4, 16), [points.affine_words(d) for d in (1, 2)]
+def test_the_programs_of_a_proof_lower_for_cuda():
+  plan, words = Plan(8, 4, 16), [points.affine_words(d) for d in (1, 2)]
   several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan)
   assert b"accumulate" in lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4))
+  made = lambda rows, values: fixed._sum_and_made(rows, plan, scaled, (Fr(values),), (3,))
+  assert b"accumulate" in lowered_for_cuda(made, (4 * 100, words[1]), (8, 100))
 
-  def rest(rows, other, values):
-    work = msm.schedule(values, plan)
-    return fixed._sum_and_made(rows, work, plan, other, plan2, scaled, (Fr(values),), (3,))
-  assert b"accumulate" in lowered_for_cuda(rest, (4 * 100, words[1]), (4 * 100, words[0]), (8, 100))
+
+def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
+  """The three that a proof calls, with stand-ins: a call that follows compiles nothing."""
+  traced = []
+
+  def program(name, result):
+    return lambda *v: traced.append(name) or result(*v)
+  shape = msm.Schedule(*[jnp.zeros(3, jnp.uint32)] * 6)
+  several = jax.jit(program("several", lambda rows, values, more, plan: (rows[0] + 1, values.limbs, shape)), static_argnums=3)
+  sums = jax.jit(program("sums", lambda rows, work, plan: rows[0] + work.entries[0]), static_argnums=2)
+  made = jax.jit(program("made", lambda rows, plan, function, arrays, static: rows * function(*arrays, *static)), static_argnums=(1, 2, 4))
+  for name, jitted in (("_sums_and_schedule", several), ("_sums", sums), ("_sum_and_made", made)):
+    monkeypatch.setattr(fixed, name, jitted)
+  bases, values, times = fixed.Bases(Plan(4), jnp.ones((2, 24), jnp.uint32), 2), Fr.from_ints([1]), lambda a, b: a * b
+  fixed.compile_together([bases], values, values, bases, bases, times, (jnp.ones(()),), (2,))
+  assert sorted(set(traced)) == ["made", "several", "sums"]
+  before = len(traced)
+  fixed._sum_and_made(bases.rows, bases.plan, times, (jnp.ones(()),), (2,))
+  fixed._sums([bases.rows], fixed._sums_and_schedule([bases.rows], values, values, bases.plan)[2], bases.plan)
+  assert len(traced) == before
 
 
 def scaled(values, factor):

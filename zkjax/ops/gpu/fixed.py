@@ -3,6 +3,7 @@
 Every step is a program of its own, so that queries of equal sizes share the compiled one, and queries that take the same scalars share
 digits, sort and pieces.
 """
+import concurrent.futures
 import dataclasses
 import functools
 
@@ -121,12 +122,27 @@ def start_several(bases, values, more):
   return _pending(bases, row), scalars
 
 
-def start_with(bases, scalars, others, function, arrays, static):
-  """Dispatches, as one program, a sum with Scalars and another one with the scalars function(*arrays, *static). Returns the Pendings."""
-  if not (bases.num_scalars and others.num_scalars and scalars.knows(bases.plan)):
-    return start(bases, scalars), start(others, function(*arrays, *static))
-  row = _sum_and_made(bases.rows, scalars.schedule(bases.plan), bases.plan, others.rows, others.plan, function, arrays, static)
-  return _pending([bases, others], row)
+def start_made(bases, function, arrays, static):
+  """Dispatches, as one program, the sum with the scalars function(*arrays, *static): a Pending."""
+  if not bases.num_scalars:
+    return Pending(None, degree_of(bases.rows))
+  return _pending([bases], _sum_and_made(bases.rows, bases.plan, function, arrays, static))[0]
+
+
+def compile_together(several, values, more, other, made, function, arrays, static):
+  """Compiles, in threads, the programs of start_several(several, values, more), of `start` of other Bases with the Scalars that this
+  returns, and of start_made(made, function, arrays, static). The calls then find them: jit keeps what was compiled ahead for it."""
+  plan = several[0].plan
+  if any(b.plan != plan for b in (*several, other)) or not (other.num_scalars and made.num_scalars):
+    return
+  rows = [b.rows for b in several]
+  work = jax.eval_shape(lambda *v: _sums_and_schedule(*v, plan)[2], rows, values, more)
+  with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    lowered = [pool.submit(_sums.lower([other.rows], work, plan).compile),
+               pool.submit(_sum_and_made.lower(made.rows, made.plan, function, arrays, static).compile),
+               pool.submit(_sums_and_schedule.lower(rows, values, more, plan).compile)]
+    for program in lowered:
+      program.result()
 
 
 @jax.jit
@@ -160,10 +176,9 @@ def _sum_and_schedule(rows, words, plan):
   return _sums([rows], work, plan), work
 
 
-@functools.partial(jax.jit, static_argnums=(2, 4, 5, 7))
-def _sum_and_made(rows, work, plan, other_rows, other_plan, function, arrays, static):
-  made = msm.schedule(function(*arrays, *static), other_plan)
-  return jnp.concatenate([_sums([rows], work, plan), _sums([other_rows], made, other_plan)])
+@functools.partial(jax.jit, static_argnums=(1, 2, 4))
+def _sum_and_made(rows, plan, function, arrays, static):
+  return _sums([rows], msm.schedule(function(*arrays, *static), plan), plan)
 
 
 @functools.partial(jax.jit, static_argnums=1)
