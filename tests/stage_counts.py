@@ -46,7 +46,7 @@ def gpu():
   def proof(g1, g2, h, witness, more, constraints):
     _, _, work = fixed._sums_and_schedule([g1] * 3, witness, more, plan, ("msm_a", "msm_b_g1", "msm_l"))
     arrays, static = (constraints, witness, None), (domain, "coset")
-    return fixed._sum_and_made(g2, work, plan, h, h_plan, quotient_scalars_with, arrays, static, ("msm_b_g2", "msm_h"))
+    return fixed._sums([g2], work, plan, ("msm_b_g2",)), fixed._sum_and_made(h, h_plan, quotient_scalars_with, arrays, static, "msm_h")
   traced = jax.make_jaxpr(proof)(
       rows(plan, size + 4, 24), rows(plan, size + 4, 48), rows(h_plan, size, 24), witness, Fr(shape(8, 4)), constraints)
   counts = collections.Counter()

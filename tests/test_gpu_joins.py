@@ -62,9 +62,11 @@ def cut(sizes, length):
   return starts, owners, lists
 
 
+@pytest.mark.parametrize("many", [1 << 16, 40])
 @pytest.mark.parametrize("group, tables, sizes, length, depth", [
     ("G1", 2, [3, 0, 1, 200, 4, 4, 9, 8], 2, 3), ("G1", 1, [1, 0, 5, 2] * 32, 4, 5), ("G2", 1, [3, 2300, 0, 1, 2, 5, 1, 0], 2, 2)])
-def test_buckets_are_joined_and_folded(group, tables, sizes, length, depth):
+def test_buckets_are_joined_and_folded(monkeypatch, many, group, tables, sizes, length, depth):
+  monkeypatch.setattr(joins, "_MANY", many)
   curve, field, degree = CURVES[group]
   starts, owners, lists = cut(sizes, length)
   rng = np.random.default_rng(1)
@@ -78,7 +80,7 @@ def test_buckets_are_joined_and_folded(group, tables, sizes, length, depth):
     head_rows, chunk_rows = jnp.asarray(table[heads]), jnp.asarray(table[chunks]).reshape((tables, len(owners), -1))
     plan = msm.Plan(2, chunk=length)
     joined, rest = msm._join(degree, head_rows, chunk_rows, work, plan, numpy_builder.launch)
-    assert (rest is None) == (len(owners) <= teams.tile_of(degree))
+    assert (rest is None) == (len(owners) <= teams.tile_of(degree)) and (many == 40) == (joins.levels_of(degree, len(owners))[0][1] == 8)
     rows = joins.fold_buckets(degree, length, head_rows, joined, rest, starts, depth, numpy_builder.launch)
   total = lambda ps: curve.msm(list(ps), [1] * len(ps)) if ps else None
   sums = [total([few[heads[t * len(sizes) + b]]] + [few[chunks[t * len(owners) + j]] for j in lists[b]])

@@ -12,7 +12,7 @@ from test_gpu_field import lowered_for_cuda
 
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
-from zkjax.ops.gpu import fixed, msm, msm_kernels, points, simt
+from zkjax.ops.gpu import fixed, msm, msm_kernels, ntt, points, simt, support
 from zkjax.ops.gpu.msm import Plan
 
 setup = importlib.import_module("zkjax.groth16.setup")      # the package exports a function of that name
@@ -163,16 +163,34 @@ def test_fixed_bases_behind_an_offset(group):
   assert bases.num_scalars == 4 and fixed.affine(row, fixed.degree_of(bases.rows)) == curve.msm(points, scalars[2:])
 
 
-def test_a_proof_is_two_programs_of_sums():
-  """Both lower for CUDA; what one of them returns is taken apart again."""
-  plan, plan2, words = Plan(8, 4, 16), Plan(7, 4, 16), [points.affine_words(d) for d in (1, 2)]
+def test_the_programs_of_a_proof_lower_for_cuda():
+  plan, words = Plan(8, 4, 16), [points.affine_words(d) for d in (1, 2)]
   several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan, ("msm_a", "msm_l"))
   assert b"accumulate" in lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4))
+  made = lambda rows, values: fixed._sum_and_made(rows, plan, scaled, (Fr(values),), (3,), "msm_h")
+  assert b"accumulate" in lowered_for_cuda(made, (4 * 100, words[1]), (8, 100))
 
-  def rest(rows, other, values):
-    work = msm.schedule(values, plan)
-    return fixed._sum_and_made(rows, work, plan, other, plan2, scaled, (Fr(values),), (3,), ("msm_b_g2", "msm_h"))
-  assert b"accumulate" in lowered_for_cuda(rest, (4 * 100, words[1]), (4 * 100, words[0]), (8, 100))
+
+def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
+  """The three that a proof calls, with stand-ins: a call that follows compiles nothing."""
+  traced = []
+
+  def program(name, result):
+    return lambda *v: traced.append(name) or result(*v)
+  shape = msm.Schedule(*[jnp.zeros(3, jnp.uint32)] * 6)
+  several = jax.jit(program("several", lambda rows, values, more, plan, stages: (rows[0] + 1, values.limbs, shape)), static_argnums=(3, 4))
+  sums = jax.jit(program("sums", lambda rows, work, plan, stages: rows[0] + work.entries[0]), static_argnums=(2, 3))
+  made = jax.jit(program("made", lambda rows, plan, function, arrays, static, stage: rows * function(*arrays, *static)),
+                 static_argnums=(1, 2, 4, 5))
+  for name, jitted in (("_sums_and_schedule", several), ("_sums", sums), ("_sum_and_made", made)):
+    monkeypatch.setattr(fixed, name, jitted)
+  bases, values, times = fixed.Bases(Plan(4), jnp.ones((2, 24), jnp.uint32), 2), Fr.from_ints([1]), lambda a, b: a * b
+  fixed.compile_together([bases], values, values, bases, bases, times, (jnp.ones(()),), (2,))
+  assert sorted(set(traced)) == ["made", "several", "sums"]
+  before = len(traced)
+  fixed._sum_and_made(bases.rows, bases.plan, times, (jnp.ones(()),), (2,), "msm")
+  fixed._sums([bases.rows], fixed._sums_and_schedule([bases.rows], values, values, bases.plan, ("msm",))[2], bases.plan, ("msm",))
+  assert len(traced) == before
 
 
 def scaled(values, factor):
@@ -189,6 +207,25 @@ def test_sums_of_one_program_are_taken_apart():
 def test_too_little_memory_is_named_before_anything_is_launched():
   with pytest.raises(MemoryError, match="192 bytes.*100 may be used"):
     fixed.prepare(Affine.from_ints(Fp, [oracle.G1] * 2), budget=100)
+
+
+def test_what_a_sum_or_a_transform_works_in_is_named_before_anything_is_launched(monkeypatch):
+  monkeypatch.setattr(support, "free_bytes", lambda: 5000)
+  bases, scalars = Affine.from_ints(Fp, [oracle.G1] * 20), plain([1] * 20)
+  with pytest.raises(MemoryError, match="20 points and a sum over them need .* bytes on the device, 5000 are free"):
+    msm.msm(bases, scalars, launch=None)
+  with pytest.raises(MemoryError, match="tables of 20 points.*5000 are free"):
+    fixed.prepare(bases, budget=1 << 20, launch=None)
+  with pytest.raises(MemoryError, match="transforms of 2 times 256 values need .*5000 are free"):
+    ntt.transform(np.zeros((2, 8, 256), np.uint32), oracle.root_of_unity(8, 5), launch=None)
+
+
+def test_more_points_than_fit_are_summed_in_pieces(monkeypatch):
+  monkeypatch.setattr(msm, "_MOST", 3)
+  bases, scalars = cases.random_points(oracle.g1, 7, 5), cases.random_scalars(7, 3)
+  with jax.disable_jit():
+    total = msm.msm(Affine.from_ints(Fp, bases), plain(scalars), Plan(4, chunk=4), numpy_builder.launch)
+  assert to_affine(oracle.g1, total) == oracle.g1.msm(bases, scalars)
 
 
 def test_no_points_have_no_sum():

@@ -30,16 +30,19 @@ def on_device(monkeypatch):
     scalars = shared_scalars(np.concatenate([np.asarray(v.to_plain()) for v in (values, more)], axis=1))
     return [b.start(scalars) for b in bases], scalars
 
-  def start_with(bases, scalars, others, function, arrays, static):
-    return bases.start(scalars), others.start(function(*arrays, *static))
+  def start_made(bases, function, arrays, static):
+    return bases.start(function(*arrays, *static))
   key, witness = groth16.read_zkey(next(MUL.glob("*.zkey"))), groth16.read_wtns(MUL / "witness.wtns")
   blinding = Blinding(7, 11)
   expected = groth16.prove(key, witness, blinding)
   monkeypatch.setattr(prove_module, "on_gpu", lambda: True)
   monkeypatch.setattr(prove_module, "start_sums", start_sums)
-  monkeypatch.setattr(prove_module, "start_with", start_with)
+  monkeypatch.setattr(prove_module, "start_made", start_made)
+  compiled = []
+  monkeypatch.setattr(prove_module, "compile_sums", lambda *a: compiled.append(a))
   monkeypatch.setattr(prove_module, "_pool", None)
-  return key, jax.tree.map(jax.numpy.asarray, witness), blinding, expected
+  yield key, jax.tree.map(jax.numpy.asarray, witness), blinding, expected
+  assert len(compiled) == 1                   # before the first proof of a key
 
 
 def coordinates(proof):

@@ -26,7 +26,7 @@ from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
-from zkjax.ops.msm import on_gpu, shared_scalars, start_sums, start_with
+from zkjax.ops.msm import compile_sums, on_gpu, shared_scalars, start_made, start_sums
 from zkjax.ops.programs import stored
 
 # quotient: matvec and quotient, one program
@@ -184,12 +184,17 @@ def _dispatch(key, witness, pool, exponents, span):
 
 def _start_on_device(key, witness, blinding):
   """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs."""
+  first_proof = "blinded_bases" not in vars(key)
   bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
-  first = _first_wire(witness)
-  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
-  arrays, static = (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
-  b_g2, h = start_with(bases.b_g2, scalars, bases.h, quotient_scalars_with, arrays, static)
-  return Pending(key, blinding, dict(zip(("a", "b_g1", "l"), sums)) | {"b_g2": b_g2, "h": h}, first)
+  first, more = _first_wire(witness), Fr.from_ints([1, r, s, -r * s])
+  first.limbs.copy_to_host_async()
+  same = [bases.a, bases.b_g1, bases.l]
+  made = bases.h, quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
+  if first_proof:
+    compile_sums(same, witness, more, bases.b_g2, *made)
+  sums, scalars = start_sums(same, witness, more)
+  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": start_made(*made), "b_g2": bases.b_g2.start(scalars)}
+  return Pending(key, blinding, sums, first)
 
 
 @jax.jit

@@ -86,9 +86,7 @@ class FixedBases:
 
   @staticmethod
   def device_bytes(points, offset=0, budget=None):
-    """Bytes of a GPU's memory that `prepare` takes, 0 without one."""
-    if not support.usable():
-      return 0
+    """Bytes of a GPU's memory that `prepare` takes there."""
     from zkjax.ops.gpu import fixed
     return fixed.table_bytes(points, offset, budget)
 
@@ -119,11 +117,18 @@ def start_sums(bases, values, more):
   return fixed.start_several([b.prepared for b in bases], values, more)
 
 
-def start_with(bases, scalars, others, function, arrays, static):
-  """Starts two sums on a GPU as one program: of FixedBases with what `start_sums` gave, and of others with the plain scalars that a
-  function makes of trees of arrays and hashable arguments. Returns both, pending."""
+def start_made(bases, function, arrays, static):
+  """Starts the sum of FixedBases on a GPU, with the plain scalars that a function makes of trees of arrays and of hashable arguments, as
+  one program. Returns it, pending."""
   from zkjax.ops.gpu import fixed
-  return fixed.start_with(bases.prepared, scalars, others.prepared, function, arrays, static)
+  return fixed.start_made(bases.prepared, function, arrays, static)
+
+
+def compile_sums(bases, values, more, other, made, function, arrays, static):
+  """Compiles at the same time what start_sums(bases, values, more), `start` of other FixedBases with the scalars that it returns, and
+  start_made(made, function, arrays, static) will run."""
+  from zkjax.ops.gpu import fixed
+  fixed.compile_together([b.prepared for b in bases], values, more, other.prepared, made.prepared, function, arrays, static)
 
 
 def sums_of_entries(table, scalars):

@@ -3,6 +3,7 @@
 Every step is a program of its own, so that queries of equal sizes share the compiled one, and queries that take the same scalars share
 digits, sort and pieces.
 """
+import concurrent.futures
 import dataclasses
 import functools
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops.field import Fp, Fr
-from zkjax.ops.gpu import msm, points, simt
+from zkjax.ops.gpu import msm, points, simt, support
 from zkjax.ops.gpu import msm_kernels as kernels
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
@@ -64,9 +65,8 @@ class Pending:
 
 def free_bytes():
   """What tables may take of the memory of the default device."""
-  stats = jax.devices()[0].memory_stats() or {}
-  free = stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else _DEFAULT_BYTES
-  return int(free * _SHARE)
+  free = support.free_bytes()
+  return int((_DEFAULT_BYTES if free is None else free) * _SHARE)
 
 
 def prepare(affine_points, offset=0, budget=None, plan=None, launch=simt.launch, stage="msm"):
@@ -77,7 +77,10 @@ def prepare(affine_points, offset=0, budget=None, plan=None, launch=simt.launch,
   Raises: MemoryError: not even the points themselves fit. Cost: (f - 1) c s doublings and an inversion a point.
   """
   count = offset + affine_points.shape[0]
-  plan = _affordable_plan(affine_points, offset, budget)[0] if plan is None else plan
+  if plan is None:
+    plan, needed = _affordable_plan(affine_points, offset, budget)
+    working = msm.working_bytes(len(jax.tree.leaves(affine_points)) // 2, count, plan)
+    support.require(plan.factor * needed + working, f"tables of {count} points and a sum over them", "free some, or use fewer points")
   rows = jnp.pad(msm.point_rows(affine_points), ((offset, 0), (0, 0)))
   return Bases(plan, _table(rows, plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count, stage)
 
@@ -131,13 +134,27 @@ def start_several(bases, values, more):
   return _pending(bases, row), scalars
 
 
-def start_with(bases, scalars, others, function, arrays, static):
-  """Dispatches, as one program, a sum with Scalars and another one with the scalars function(*arrays, *static). Returns the Pendings."""
-  if not (bases.num_scalars and others.num_scalars and scalars.knows(bases.plan)):
-    return start(bases, scalars), start(others, function(*arrays, *static))
-  row = _sum_and_made(bases.rows, scalars.schedule(bases.plan), bases.plan, others.rows, others.plan, function, arrays, static,
-                      (bases.stage, others.stage))
-  return _pending([bases, others], row)
+def start_made(bases, function, arrays, static):
+  """Dispatches, as one program, the sum with the scalars function(*arrays, *static): a Pending."""
+  if not bases.num_scalars:
+    return Pending(None, degree_of(bases.rows))
+  return _pending([bases], _sum_and_made(bases.rows, bases.plan, function, arrays, static, bases.stage))[0]
+
+
+def compile_together(several, values, more, other, made, function, arrays, static):
+  """Compiles, in threads, the programs of start_several(several, values, more), of `start` of other Bases with the Scalars that this
+  returns, and of start_made(made, function, arrays, static). The calls then find them: jit keeps what was compiled ahead for it."""
+  plan = several[0].plan
+  if any(b.plan != plan for b in (*several, other)) or not (other.num_scalars and made.num_scalars):
+    return
+  rows, stages = [b.rows for b in several], tuple(b.stage for b in several)
+  work = jax.eval_shape(lambda *v: _sums_and_schedule(*v, plan, stages)[2], rows, values, more)
+  with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    lowered = [pool.submit(_sums.lower([other.rows], work, plan, (other.stage,)).compile),
+               pool.submit(_sum_and_made.lower(made.rows, made.plan, function, arrays, static, made.stage).compile),
+               pool.submit(_sums_and_schedule.lower(rows, values, more, plan, stages).compile)]
+    for program in lowered:
+      program.result()
 
 
 @jax.jit
@@ -173,12 +190,12 @@ def _sum_and_schedule(rows, words, plan, stage):
   return _sums([rows], work, plan, (stage,)), work
 
 
-@functools.partial(jax.jit, static_argnums=(2, 4, 5, 7, 8))
-def _sum_and_made(rows, work, plan, other_rows, other_plan, function, arrays, static, stages):
+@functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
+def _sum_and_made(rows, plan, function, arrays, static, stage):
   words = function(*arrays, *static)
   with jax.named_scope("msm_schedule"):
-    made = msm.schedule(words, other_plan)
-  return jnp.concatenate([_sums([rows], work, plan, stages[:1]), _sums([other_rows], made, other_plan, stages[1:])])
+    work = msm.schedule(words, plan)
+  return _sums([rows], work, plan, (stage,))
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -4,10 +4,11 @@ Arrays of points are XYZZ rows uint32[rows, 4 d 12], d = 1 for G1 and 2 for G2. 
 
 Pieces. Sorted entries are cut at every bucket boundary and at every multiple of `length`: `heads[b]` is what bucket b has before the first
 such multiple inside it, and its further pieces are the chunks f .. e, where f = begin // length + 1 and e = (end - 1) // length: its list,
-none if f > e. `join` adds up what of a list lies in one tile of T chunks. A list that goes on has the first chunks of the following tiles
-left to add, f // T + 1 .. e // T: the same form again, on the tiles, until one tile holds all.
+none if f > e. `join` adds up what of a list lies in one group of `fan` chunks. A list that goes on has the first chunks of the following
+groups left to add, f // fan + 1 .. e // fan: the same form again, on the groups, until one holds all.
 """
 import functools
+import math
 
 import jax
 import numpy as np
@@ -18,43 +19,49 @@ from zkjax.ops.gpu.teams import SHARED, Team, lanes_of, load_part, nothing, stor
 from zkjax.ops.limbs import FP
 
 NONE = 0xffffffff
+_MANY = 1 << 16                              # elements that keep the device busy
+_SMALL_FAN = 8
 
 
 def levels_of(degree, chunks):
-  """Numbers of rows that the levels of `join` have, the chunks first."""
-  sizes = [chunks]
-  while sizes[-1] > tile_of(degree):
-    sizes.append(-(-sizes[-1] // tile_of(degree)))
-  return sizes
+  """(number of elements, fan) of each level of `join`; of level 0 the elements are the chunks.
+
+  A group as large as a tile keeps all lanes of a team at work in the first of its six rounds only: smaller ones where elements are many.
+  """
+  levels, tile = [], tile_of(degree)
+  while True:
+    fan = _SMALL_FAN if chunks > _MANY else tile
+    levels.append((chunks, fan))
+    if chunks <= fan:
+      return levels
+    chunks = -(-chunks // fan)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 7))
 def join(degree, level, length, rows, heads, owners, starts, launch=simt.launch):
-  """One level for all tables: what of each list lies in one tile, at the place of its first chunk there; other rows are undefined.
+  """One level for all tables: what of each list lies in one group, at the place of its first element there; other rows are undefined.
+
+  Round s joins neighbouring windows of 2^s elements: the list that crosses from one to the next, if one does, has what lies in the left
+  window at the place of its first element there, and what lies in the right one at that window's first place.
 
   Args:
-    rows: [tables, n, 4 d 12], the chunks at level 0, else the result of the level before, of which every T-th row is used. heads:
-    [tables * num_buckets, 4 d 12], added to a list's first chunk at level 0. owners: uint32[chunks], the bucket in which a chunk begins.
-    starts: uint32[num_buckets + 1].
+    rows: [tables, n, 4 d 12], the chunks at level 0, else the result of the level before, of which the first row of each group is used.
+    heads: [tables * num_buckets, 4 d 12], added to a list's first chunk at level 0. owners: uint32[chunks], the bucket in which a chunk
+    begins. starts: uint32[num_buckets + 1].
   Returns: [tables, m, 4 d 12], m the size of this level.
   """
   tables, available, words = rows.shape
+  levels = levels_of(degree, owners.shape[0])
+  count, fan = levels[level]
   tile, lanes, parts = tile_of(degree), lanes_of(degree), 4 * degree
-  chunks, buckets, stride = owners.shape[0], starts.shape[0] - 1, 1 if level == 0 else tile
-  count = -(-available // stride)
+  chunks, buckets, stride = owners.shape[0], starts.shape[0] - 1, levels[level - 1][1] if level else 1
   tiles = -(-count // tile)
 
   def program(b, rows, heads, owners, starts, out, memory):
     team = Team(b, degree, memory)
     table, first = b.block() // tiles, b.block() % tiles * tile
 
-    def in_list(slot):
-      """Of the element in a slot: whether it lies in its bucket's list, the bucket, and the list's first and last element."""
-      bucket = b.load(owners, ((first + slot) * tile**level).minimum(chunks - 1)).minimum(buckets - 1)
-      some, f, e = _list_of(b, starts, bucket, length)
-      for _ in range(level):
-        f, e = f // tile + 1, e // tile
-      return some & (f <= first + slot) & (first + slot <= e) & (first + slot < count), bucket, f, e
+    in_list = lambda slot: _list_at(b, owners, starts, (chunks, buckets, length, levels[:level], count), first + slot)
 
     def fetch(slot, part):
       row = (table * available) + (first + slot) * stride
@@ -62,17 +69,19 @@ def join(degree, level, length, rows, heads, owners, starts, launch=simt.launch)
 
     def add_heads(half, _):
       slot = half * lanes + team.addition
-      listed, _, f, _ = in_list(slot)
+      listed, _, f = in_list(slot)
       head = lambda i, part: load_part(b, heads, table * buckets + in_list(half * lanes + i)[1], parts, part)
       _add_fetched(b, team, slot, listed & f.equals(first + slot), head)
       return ()
 
-    def step(i, _):
-      reach, slot = b.word(1) << (i >> 1), (i & 1) * lanes + team.addition
-      listed, _, f, e = in_list(slot)
-      begin, last = (first < f).choose(f, first), e.minimum((first + (tile - 1)).minimum(count - 1))
-      active = listed & ((first + slot - begin) & (reach * 2 - 1)).equals(0) & (first + slot + reach <= last)
-      b.when(b.any_thread(active), lambda: team.add(slot, active.choose(slot + reach, slot), active))
+    def step(s, _):
+      reach = b.word(1) << s
+      window = team.addition << (s + 1)
+      middle = (window + reach).minimum(tile - 1)
+      listed, _, f = in_list(middle)
+      active = listed & (f < first + middle) & (window + reach < tile)
+      slot = (f < first + window).choose(window, f - first)
+      b.when(b.any_thread(active), lambda: team.add(active.choose(slot, 0), active.choose(middle, 0), active))
       return ()
 
     def store(slot, part, load):
@@ -83,11 +92,22 @@ def join(degree, level, length, rows, heads, owners, starts, launch=simt.launch)
     b.barrier()
     if level == 0:
       b.repeat(2, (), add_heads)
-    b.repeat(2 * (tile.bit_length() - 1), (), step)
+    b.repeat(fan.bit_length() - 1, (), step)
     team.drain(tile, store)
   inputs = [rows.reshape((-1, FP.words)), heads.reshape((-1, FP.words)), owners, starts]
   out, = launch(program, inputs, [(tables * count * parts, FP.words)], tables * tiles, [SHARED])
   return out.reshape((tables, count, words))
+
+
+def _list_at(b, owners, starts, sizes, element):
+  """Of an element of a level of `join`: whether it lies in its bucket's list, the bucket, and the list's first element."""
+  chunks, buckets, length, below, count = sizes
+  chunk = element * math.prod(fan for _, fan in below)
+  bucket = b.load(owners, chunk.minimum(chunks - 1)).minimum(buckets - 1)
+  some, f, e = _list_of(b, starts, bucket, length)
+  for _, fan in below:
+    f, e = f // fan + 1, e // fan
+  return some & (f <= element) & (element <= e) & (element < count), bucket, f
 
 
 def _list_of(b, starts, bucket, length):
@@ -115,7 +135,8 @@ def fold_buckets(degree, length, heads, joined, rest, starts, depth, launch=simt
   """
   tables, chunks, words = joined.shape
   tile, parts, buckets = tile_of(degree), 4 * degree, starts.shape[0] - 1
-  nodes, sizes = tables * buckets, levels_of(degree, chunks)
+  nodes, levels = tables * buckets, levels_of(degree, chunks)
+  small = sum(fan < tile for _, fan in levels)
 
   def program(b, heads, joined, starts, *refs):
     rest, out, memory = refs if len(refs) == 3 else (None, *refs)
@@ -133,8 +154,9 @@ def fold_buckets(degree, length, heads, joined, rest, starts, depth, launch=simt
 
       def up(k, state):
         f, e, size, offset = state
-        size, offset = k.equals(0).choose((b.word(sizes[0]), b.word(0)), (size, offset + size * tables))
-        return f // tile + 1, e // tile, (size + (tile - 1)) // tile, offset
+        size, offset = k.equals(0).choose((b.word(chunks), b.word(0)), (size, offset + size * tables))
+        bits = (k < small).choose(_SMALL_FAN.bit_length() - 1, tile.bit_length() - 1)
+        return (f >> bits) + 1, e >> bits, (size + (b.word(1) << bits) - 1) >> bits, offset
       f, e, size, offset = b.repeat(level, (f, e, b.word(0), b.word(0)), up)
       return listed & (f <= e), offset + leaf(slot) // buckets * size + f
 
@@ -150,7 +172,7 @@ def fold_buckets(degree, length, heads, joined, rest, starts, depth, launch=simt
     team.fill(0, tile, fetch)
     b.barrier()
     if rest is not None:
-      b.repeat(2 * (len(sizes) - 1), (), add_further)
+      b.repeat(2 * (len(levels) - 1), (), add_further)
     _fold_tile(b, team, out, first, b.word(nodes), b.word(1), b.word(depth))
   inputs = [heads.reshape((-1, FP.words)), joined.reshape((-1, FP.words)), starts]
   inputs += [] if rest is None else [rest.reshape((-1, FP.words))]

@@ -25,11 +25,12 @@ from jax import lax
 from zkjax.ops import bls12_381
 from zkjax.ops.curve import XYZZ
 from zkjax.ops.field import Fp, Fp2
-from zkjax.ops.gpu import joins, simt
+from zkjax.ops.gpu import joins, simt, support
 from zkjax.ops.gpu import msm_kernels as kernels
 from zkjax.ops.limbs import FP
 
 _LANES_A_CORE = 256                          # threads that a multiprocessor holds of a kernel with some 200 registers
+_MOST = 1 << 25                             # points of a sum with variable bases that is made in one piece: entries are numbered in 31 bits
 _PIECES = 8, 64                              # lengths
 _MANY = 1 << 16                              # rows that keep the device busy
 
@@ -107,10 +108,33 @@ def msm(points, scalars, plan=None, launch=simt.launch):
   Returns:
     XYZZ with batch shape ().
 
-  Cost: W n mixed additions and about 3 s 2^(c - 1) full ones.
+  Raises: MemoryError: pieces of the points do not fit beside them.
+
+  Cost: W n mixed additions and about 3 s 2^(c - 1) full ones. In pieces of _MOST points, which take turns in the memory that a sum works
+  in, if there are more.
   """
   rows = point_rows(points)
-  return msm_rows(rows, scalars, plan or default_plan(rows.shape[0]), launch)
+  count = rows.shape[0]
+  plan = plan or default_plan(min(count, _MOST))
+  needed = 4 * rows.size + working_bytes(_degree(rows), min(count, _MOST), plan)
+  support.require(needed, f"{count} points and a sum over them", "free some, or use fewer points")
+  if count <= _MOST:
+    return msm_rows(rows, scalars, plan, launch)
+  starts = range(0, count, _MOST)
+  return _added([msm_rows(rows[k:k + _MOST], scalars[:, k:k + _MOST], plan, launch) for k in starts], _degree(rows), launch)
+
+
+def working_bytes(degree, num_points, plan):
+  """About what a sum takes beside its points: entries and keys before, in and after sorting, and the sums of pieces and their joins."""
+  entries = plan.num_windows * num_points
+  return 8 * 4 * entries + 2 * 4 * (4 * degree * FP.words + 4) * (plan.num_buckets + entries // plan.chunk)
+
+
+def _added(totals, degree, launch):
+  """The sum of some XYZZ points."""
+  rows = jnp.stack([jnp.concatenate(jax.tree.leaves(total)) for total in totals])
+  index = np.arange(len(totals))[None]
+  return _ended(degree, rows, index, np.zeros_like(index), launch)[0]
 
 
 def point_rows(points):
@@ -239,6 +263,12 @@ def _weighted_sums(degree, heads, chunks, work, plan, launch):
   each = (tables, values * plan.num_sets)
   index = (value * sets + table * plan.num_sets + set_).reshape(each)
   doublings = np.broadcast_to(plan.window_bits * set_ + np.maximum(value - 1, 0), (tables, values, plan.num_sets)).reshape(each)
+  return _ended(degree, rows, index, doublings, launch)
+
+
+def _ended(degree, rows, index, doublings, launch):
+  """[sum_k 2^doublings[t, k] rows[index[t, k]] for each table t], XYZZ. index, doublings: host arrays [tables, n]."""
+  tables = len(index)
   while True:
     index, doublings = joins.lanes_for(degree, index, doublings)
     rows = joins.finish(degree, rows, index, doublings, np.array([doublings.max()], np.uint32), launch)
