@@ -1,6 +1,7 @@
 """The sequence that a GPU takes through a proof, with the sums made on the processor: the proof is the same, coordinate by coordinate."""
 import importlib
 import pathlib
+import types
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from zkjax import groth16
 from zkjax.groth16 import Blinding
 from zkjax.ops.field import Fr
+from zkjax.ops.int_curve import G1
 from zkjax.ops.msm import shared_scalars
 
 MUL = pathlib.Path(__file__).parent / "data" / "mul"
@@ -20,7 +22,11 @@ def on_device(monkeypatch):
   """As on a GPU, but that sums are made at once, by `ops.cpu`."""
   def start_sums(bases, values, more):
     scalars = shared_scalars(np.concatenate([np.asarray(v.to_plain()) for v in (values, more)], axis=1))
-    return [b.start(scalars) for b in bases], scalars
+    return [b.start(scalars) for b in bases], scalars, types.SimpleNamespace(result=lambda: values[0].to_ints())
+
+  def start_combined(bases, scalars, factored, factors, plain):
+    terms = list(zip(factors, factored)) + [(1, p) for p in plain]
+    return bases.start(scalars), types.SimpleNamespace(result=lambda: G1.combination([(k, p.result()) for k, p in terms]))
 
   def start_made(bases, function, arrays, static):
     return bases.start(function(*arrays, *static))
@@ -30,6 +36,7 @@ def on_device(monkeypatch):
   monkeypatch.setattr(prove_module, "on_gpu", lambda: True)
   monkeypatch.setattr(prove_module, "start_sums", start_sums)
   monkeypatch.setattr(prove_module, "start_made", start_made)
+  monkeypatch.setattr(prove_module, "start_combined", start_combined)
   compiled = []
   monkeypatch.setattr(prove_module, "compile_sums", lambda *a: compiled.append(a))
   monkeypatch.setattr(prove_module, "_pool", None)
