@@ -23,7 +23,7 @@ from zkjax.ops.cpu import affine
 from zkjax.ops.cpu import msm as cpu_msm
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
-from zkjax.ops.gpu import fixed, msm
+from zkjax.ops.gpu import fixed, msm, points
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.msm import FixedBases
 from zkjax.ops.ntt import Domain
@@ -44,9 +44,11 @@ def gpu():
   rows = lambda plan, count, words: shape(plan.factor * count, words)
 
   def proof(g1, g2, h, witness, more, constraints):
-    _, _, work = fixed._sums_and_schedule([g1] * 3, witness, more, plan, ("msm_a", "msm_b_g1", "msm_l"))
+    row, _, work = fixed._sums_and_schedule([g1] * 3, witness, more, plan, ("msm_a", "msm_b_g1", "msm_l"))
     arrays, static = (constraints, witness, None), (domain, "coset")
-    return fixed._sums([g2], work, plan, ("msm_b_g2",)), fixed._sum_and_made(h, h_plan, quotient_scalars_with, arrays, static, "msm_h")
+    made = fixed._sum_and_made(h, h_plan, quotient_scalars_with, arrays, static, "msm_h")
+    words, lanes = points.xyzz_words(1), msm.combination_lanes([1, 1], 2)
+    return fixed._sum_and_combined(g2, work, plan, (row, row, row, made), (0, words, 2 * words, 0), 2, lanes, "msm_b_g2")
   traced = jax.make_jaxpr(proof)(
       rows(plan, size + 4, 24), rows(plan, size + 4, 48), rows(h_plan, size, 24), witness, Fr(shape(8, 4)), constraints)
   counts = collections.Counter()

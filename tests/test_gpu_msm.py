@@ -10,9 +10,10 @@ import oracle
 import pytest
 from test_gpu_field import lowered_for_cuda
 
+from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
-from zkjax.ops.gpu import fixed, msm, msm_kernels, ntt, points, simt, support
+from zkjax.ops.gpu import fixed, joins, msm, msm_kernels, ntt, points, simt, support
 from zkjax.ops.gpu.msm import Plan
 
 setup = importlib.import_module("zkjax.groth16.setup")      # the package exports a function of that name
@@ -165,31 +166,55 @@ def test_fixed_bases_behind_an_offset(group):
 
 def test_the_programs_of_a_proof_lower_for_cuda():
   plan, words = Plan(8, 4, 16), [points.affine_words(d) for d in (1, 2)]
-  several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan, ("msm_a", "msm_l"))
+  several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan)
   assert b"accumulate" in lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4))
-  made = lambda rows, values: fixed._sum_and_made(rows, plan, scaled, (Fr(values),), (3,), "msm_h")
-  assert b"accumulate" in lowered_for_cuda(made, (4 * 100, words[1]), (8, 100))
+  made = lambda rows, values: fixed._sum_and_made(rows, plan, scaled, (Fr(values),), (3,))
+  assert b"accumulate" in lowered_for_cuda(made, (4 * 100, words[0]), (8, 100))
+
+  def last(rows, values, row):
+    lanes = msm.combination_lanes([5, 6], 1)
+    return fixed._sum_and_combined(rows, msm.schedule(values, plan), plan, (row, row, row), (0, 48, 0), 2, lanes)
+  assert b"finish" in lowered_for_cuda(last, (4 * 100, words[1]), (8, 100), (96 + 8,))
+
+
+@pytest.mark.parametrize("factors", [[oracle.R - 1, 12345], [0, (1 << 254) + 1]], ids=str)
+def test_the_lanes_of_a_combination_add_up(factors):
+  """Rows are the points, their images, which count x^2 times, and points without a factor."""
+  index, doublings = msm.combination_lanes(factors, 2)
+  totals = [0] * 6
+  for row, k in zip(index.tolist(), doublings.tolist()):
+    if row != joins.NONE:
+      totals[row] += 1 << k
+  assert [totals[i] + totals[2 + i] * bls12_381.X**2 for i in range(2)] == factors and totals[4:] == [1, 1] and doublings.max() < 128
+
+
+def test_images_are_multiples_by_the_square_of_x():
+  p = cases.random_points(oracle.g1, 2, 8)
+  one = np.asarray(Fp.ones((3,)).limbs).T * np.array([[1], [1], [0]], np.uint32)
+  rows = np.concatenate([msm.point_rows(Affine.from_ints(Fp, p + [None])), one, one], axis=1)
+  got = [to_affine(oracle.g1, msm._point(row, 1)) for row in msm.images(jnp.asarray(rows))]
+  assert got == [oracle.g1.multiply(q, bls12_381.X**2) for q in p] + [None]
 
 
 def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
-  """The three that a proof calls, with stand-ins: a call that follows compiles nothing."""
+  """The three that a proof calls, with stand-ins: a call that follows traces nothing again."""
   traced = []
 
-  def program(name, result):
-    return lambda *v: traced.append(name) or result(*v)
-  shape = msm.Schedule(*[jnp.zeros(3, jnp.uint32)] * 6)
-  several = jax.jit(program("several", lambda rows, values, more, plan, stages: (rows[0] + 1, values.limbs, shape)), static_argnums=(3, 4))
-  sums = jax.jit(program("sums", lambda rows, work, plan, stages: rows[0] + work.entries[0]), static_argnums=(2, 3))
-  made = jax.jit(program("made", lambda rows, plan, function, arrays, static, stage: rows * function(*arrays, *static)),
-                 static_argnums=(1, 2, 4, 5))
-  for name, jitted in (("_sums_and_schedule", several), ("_sums", sums), ("_sum_and_made", made)):
+  def program(name, result, **static):
+    return jax.jit(lambda *v: traced.append(name) or result(*v), **static)
+  work = msm.Schedule(*[jnp.zeros(3, jnp.uint32)] * 6)
+  several = program("several", lambda rows, values, more, plan, *_: (jnp.zeros(152, jnp.uint32), values.limbs, work), static_argnums=(3, 4))
+  made = program("made", lambda rows, plan, function, arrays, static, *_: rows[0] * function(*arrays, *static), static_argnums=(1, 2, 4, 5))
+  last = program("last", lambda rows, work, plan, totals, at, n, lanes, _: rows + lanes[0][0] + totals[3][0], static_argnums=(2, 4, 5, 7))
+  for name, jitted in (("_sums_and_schedule", several), ("_sum_and_made", made), ("_sum_and_combined", last)):
     monkeypatch.setattr(fixed, name, jitted)
   bases, values, times = fixed.Bases(Plan(4), jnp.ones((2, 24), jnp.uint32), 2), Fr.from_ints([1]), lambda a, b: a * b
-  fixed.compile_together([bases], values, values, bases, bases, times, (jnp.ones(()),), (2,))
-  assert sorted(set(traced)) == ["made", "several", "sums"]
+  fixed.compile_together([bases] * 3, values, values, bases, bases, times, (jnp.ones((), jnp.uint32),), (2,))
+  assert sorted(set(traced)) == ["last", "made", "several"]
   before = len(traced)
-  fixed._sum_and_made(bases.rows, bases.plan, times, (jnp.ones(()),), (2,), "msm")
-  fixed._sums([bases.rows], fixed._sums_and_schedule([bases.rows], values, values, bases.plan, ("msm",))[2], bases.plan, ("msm",))
+  sums, scalars, _ = fixed.start_several([bases] * 3, values, values)
+  h = fixed.start_made(bases, times, (jnp.ones((), jnp.uint32),), (2,))
+  fixed.start_combined(bases, scalars, sums[:2], [7, 8], [sums[2], h])
   assert len(traced) == before
 
 

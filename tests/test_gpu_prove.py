@@ -2,6 +2,7 @@
 import importlib
 import pathlib
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,11 @@ def on_device(monkeypatch):
   """As on a GPU, but that sums are made at once, by `ops.cpu`."""
   def start_sums(bases, values, more):
     scalars = shared_scalars(np.concatenate([np.asarray(v.to_plain()) for v in (values, more)], axis=1))
-    return [b.start(scalars) for b in bases], scalars
+    return [b.start(scalars) for b in bases], scalars, types.SimpleNamespace(result=lambda: values[0].to_ints())
+
+  def start_combined(bases, scalars, factored, factors, plain):
+    terms = list(zip(factors, factored)) + [(1, p) for p in plain]
+    return bases.start(scalars), types.SimpleNamespace(result=lambda: G1.combination([(k, p.result()) for k, p in terms]))
 
   def start_made(bases, function, arrays, static):
     return bases.start(function(*arrays, *static))
@@ -38,6 +43,7 @@ def on_device(monkeypatch):
   monkeypatch.setattr(prove_module, "on_gpu", lambda: True)
   monkeypatch.setattr(prove_module, "start_sums", start_sums)
   monkeypatch.setattr(prove_module, "start_made", start_made)
+  monkeypatch.setattr(prove_module, "start_combined", start_combined)
   compiled = []
   monkeypatch.setattr(prove_module, "compile_sums", lambda *a: compiled.append(a))
   monkeypatch.setattr(prove_module, "_pool", None)

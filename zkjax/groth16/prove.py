@@ -3,7 +3,7 @@
 `prove` = `finish(start(...))`. `start` checks its input, dispatches everything and returns; `finish` waits and does the last point
 arithmetic on Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls
 from several threads overlap there; XLA releases the interpreter while it computes. On a GPU everything is queued on the device in one
-sequence, and nothing but the five sums comes back.
+sequence, and nothing but A, B and C comes back.
 
 On the CPU backend each stage runs inside `span(name)`, a context manager on the thread that runs it: by default a mark in the profiler's
 trace. The names are those of STAGES; they are stable.
@@ -26,7 +26,7 @@ from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
-from zkjax.ops.msm import compile_sums, on_gpu, shared_scalars, start_made, start_sums
+from zkjax.ops.msm import compile_sums, on_gpu, shared_scalars, start_combined, start_made, start_sums
 from zkjax.ops.programs import stored
 
 # quotient: matvec and quotient, one program
@@ -39,7 +39,7 @@ class Pending:
   key: ProvingKey
   blinding: Blinding
   sums: dict                                  # name of the query -> something whose result() is an affine integer point
-  first: Optional[Fr] = None                  # on a GPU: wire 0, still to be checked, and the sums are those of `blinded_bases`
+  first: Optional[object] = None              # on a GPU: wire 0, to be checked when it is there, and the sums are A, B and C
 
 
 def prove(key, witness, blinding=None):
@@ -120,13 +120,9 @@ def finish(pending):
   """Waits for a dispatched proof and assembles it."""
   if pending.first is None:
     return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
-  sums, blinding = pending.sums, pending.blinding
-  # s A + r B while the device works on the other sums; what it is asked for next waits until they are made
-  a, b1 = sums["a"].result(), sums["b_g1"].result()
-  scaled = G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)])
-  c = G1.sum([scaled, sums["l"].result(), sums["h"].result()])
-  _check_first(pending.first)
-  return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, sums["b_g2"].result()), Affine.from_ints(Fp, c))
+  _check_first(pending.first.result())
+  a, b, c = (pending.sums[name].result() for name in ("a", "b_g2", "c"))
+  return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
 
 
 def assemble(key, sums, blinding):
@@ -183,23 +179,17 @@ def _dispatch(key, witness, pool, exponents, span):
 
 
 def _start_on_device(key, witness, blinding):
-  """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs."""
+  """Queues everything on the GPU, and returns at once: three programs, of which the last one assembles C from what the others made."""
   first_proof = "blinded_bases" not in vars(key)
   bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
-  first, more = _first_wire(witness), Fr.from_ints([1, r, s, -r * s])
-  first.limbs.copy_to_host_async()
-  same = [bases.a, bases.b_g1, bases.l]
-  made = bases.h, quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
+  same, more = [bases.a, bases.b_g1, bases.l], Fr.from_ints([1, r, s, -r * s])
+  quotient_of = quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
   if first_proof:
-    compile_sums(same, witness, more, bases.b_g2, *made)
-  sums, scalars = start_sums(same, witness, more)
-  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": start_made(*made), "b_g2": bases.b_g2.start(scalars)}
-  return Pending(key, blinding, sums, first)
-
-
-@jax.jit
-def _first_wire(witness):
-  return witness[:1]
+    compile_sums(same, witness, more, bases.b_g2, bases.h, *quotient_of)
+  (a, b_g1, l), scalars, first = start_sums(same, witness, more)
+  h = start_made(bases.h, *quotient_of)
+  b_g2, c = start_combined(bases.b_g2, scalars, [a, b_g1], [s, r], [l, h])
+  return Pending(key, blinding, {"a": a, "b_g2": b_g2, "c": c}, first)
 
 
 @contextlib.contextmanager
@@ -224,10 +214,10 @@ def _checked(key, witness):
   if witness.shape != (key.num_wires,):
     raise ValueError(f"the key's circuit has {key.num_wires} wires, the witness has shape {witness.shape}: it belongs to another circuit")
   if not (on_gpu() and isinstance(witness.limbs, jax.Array)):        # there `finish` does it: reading it would wait for all that is queued
-    _check_first(witness[:1])
+    _check_first(witness[0].to_ints())
   return witness
 
 
-def _check_first(wire):
-  if Fr(np.asarray(wire.limbs)).to_ints() != [1]:
+def _check_first(value):
+  if value != 1:
     raise ValueError("wire 0 of a witness is the constant 1, this one has another value: it is not a circom witness")

@@ -45,7 +45,9 @@ class Scalars:
     self._schedules[plan] = work
 
   def schedule(self, plan):
-    """The Schedule of a plan that is known."""
+    """The Schedule of a plan."""
+    if not self.knows(plan):
+      self.keep(plan, _schedule(self.words, plan))
     return self._schedules[plan]
 
 
@@ -61,6 +63,21 @@ class Pending:
     if self.row is None:
       return None
     return affine(np.asarray(self.row)[self._offset:][:points.xyzz_words(self._degree)], self._degree)
+
+  def place(self):
+    """The row, of zeros for infinity if there is none, and the offset."""
+    return jnp.zeros(points.xyzz_words(self._degree), jnp.uint32) if self.row is None else self.row, self._offset
+
+
+class PendingScalar:
+  """A plain scalar at the end of a row that the device is writing."""
+
+  def __init__(self, row):
+    self.row = row
+
+  def result(self):
+    """The integer."""
+    return int.from_bytes(np.asarray(self.row)[-Fr.num_limbs:].tobytes(), "little")
 
 
 def free_bytes():
@@ -113,25 +130,26 @@ def start(bases, scalars):
   if not bases.num_scalars:
     return Pending(None, degree_of(bases.rows))
   if scalars.knows(bases.plan):
-    return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan, (bases.stage,)))[0]
-  row, work = _sum_and_schedule(bases.rows, scalars.words, bases.plan, bases.stage)
+    return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan))[0]
+  row, work = _sum_and_schedule(bases.rows, scalars.words, bases.plan)
   scalars.keep(bases.plan, work)
   return _pending([bases], row)[0]
 
 
 def start_several(bases, values, more):
-  """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, and Scalars that know the schedule.
+  """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, Scalars that know the schedule, and
+  the first scalar, pending.
 
   One program where all have one plan, as the queries of a key do: a dispatch costs some hundred microseconds of the host.
   """
   plan = bases[0].plan
   if any(b.plan != plan for b in bases):
     scalars = Scalars(_plain(values, more))
-    return [start(b, scalars) for b in bases], scalars
+    return [start(b, scalars) for b in bases], scalars, PendingScalar(scalars.words[:, 0])
   row, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan, tuple(b.stage for b in bases))
   scalars = Scalars(words)
   scalars.keep(plan, work)
-  return _pending(bases, row), scalars
+  return _pending(bases, row), scalars, PendingScalar(row)
 
 
 def start_made(bases, function, arrays, static):
@@ -141,19 +159,33 @@ def start_made(bases, function, arrays, static):
   return _pending([bases], _sum_and_made(bases.rows, bases.plan, function, arrays, static, bases.stage))[0]
 
 
+def start_combined(bases, scalars, factored, factors, plain):
+  """Dispatches, as one program, a sum with Scalars, and sum k_i P_i + sum Q_j for pending sums P (factored) and Q (plain) in G1 and
+  integers k below r. Returns the two Pendings."""
+  lanes = msm.combination_lanes(factors, len(plain))
+  rows, offsets = zip(*(total.place() for total in (*factored, *plain)))
+  row = _sum_and_combined(bases.rows, scalars.schedule(bases.plan), bases.plan, rows, offsets, len(factored), lanes, bases.stage)
+  row.copy_to_host_async()
+  degree = degree_of(bases.rows)
+  return Pending(row, degree), Pending(row, 1, points.xyzz_words(degree))
+
+
 def compile_together(several, values, more, other, made, function, arrays, static):
-  """Compiles, in threads, the programs of start_several(several, values, more), of `start` of other Bases with the Scalars that this
-  returns, and of start_made(made, function, arrays, static). The calls then find them: jit keeps what was compiled ahead for it."""
+  """Compiles, in threads, what start_several(several, values, more), start_made(made, function, arrays, static), and start_combined of
+  `other` and the sums of these two, the first two of them with factors, will run. jit keeps for a call what was compiled ahead of it."""
   plan = several[0].plan
   if any(b.plan != plan for b in (*several, other)) or not (other.num_scalars and made.num_scalars):
     return
   rows, stages = [b.rows for b in several], tuple(b.stage for b in several)
-  work = jax.eval_shape(lambda *v: _sums_and_schedule(*v, plan, stages)[2], rows, values, more)
+  row, _, work = jax.eval_shape(lambda *v: _sums_and_schedule(*v, plan, stages), rows, values, more)
+  made_row = jax.eval_shape(lambda *v: _sum_and_made(v[0], made.plan, function, v[1], static, made.stage), made.rows, arrays)
+  parts = [(row, points.xyzz_words(1) * k) for k in range(len(several))] + [(made_row, 0)]
+  rest = zip(*parts), 2, msm.combination_lanes([0, 0], len(parts) - 2)
   with concurrent.futures.ThreadPoolExecutor(3) as pool:
-    lowered = [pool.submit(_sums.lower([other.rows], work, plan, (other.stage,)).compile),
-               pool.submit(_sum_and_made.lower(made.rows, made.plan, function, arrays, static, made.stage).compile),
-               pool.submit(_sums_and_schedule.lower(rows, values, more, plan, stages).compile)]
-    for program in lowered:
+    programs = [pool.submit(_sum_and_combined.lower(other.rows, work, plan, *rest[0], *rest[1:], other.stage).compile),
+                pool.submit(_sum_and_made.lower(made.rows, made.plan, function, arrays, static, made.stage).compile),
+                pool.submit(_sums_and_schedule.lower(rows, values, more, plan, stages).compile)]
+    for program in programs:
       program.result()
 
 
@@ -170,28 +202,35 @@ def _pending(bases, row):
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def _sums(rows, work, plan, stages):
+def _sums(rows, work, plan, stages=None):
   """The words of all sums, one behind the other: one array to fetch."""
   return jnp.concatenate([v for total in msm.sums_scheduled(rows, work, plan, stages=stages) for v in jax.tree.leaves(total)])
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _sums_and_schedule(rows, values, more, plan, stages):
+def _sums_and_schedule(rows, values, more, plan, stages=None):
   with jax.named_scope("msm_schedule"):
     words = _plain(values, more)
     work = msm.schedule(words, plan)
-  return _sums(rows, work, plan, stages), words, work
+  return jnp.concatenate([_sums(rows, work, plan, stages), words[:, 0]]), words, work
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _sum_and_schedule(rows, words, plan, stage):
-  with jax.named_scope("msm_schedule"):
-    work = msm.schedule(words, plan)
-  return _sums([rows], work, plan, (stage,)), work
+@functools.partial(jax.jit, static_argnums=2)
+def _sum_and_schedule(rows, words, plan):
+  work = msm.schedule(words, plan)
+  return _sums([rows], work, plan), work
+
+
+@functools.partial(jax.jit, static_argnums=(2, 4, 5, 7))
+def _sum_and_combined(rows, work, plan, totals, offsets, num_factored, lanes, stage="msm"):
+  parts = jnp.stack([total[offset:offset + points.xyzz_words(1)] for total, offset in zip(totals, offsets)])
+  with jax.named_scope("msm_combined"):
+    total = msm.combined(parts[:num_factored], parts[num_factored:], *lanes)
+  return jnp.concatenate([_sums([rows], work, plan, (stage,)), *jax.tree.leaves(total)])
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
-def _sum_and_made(rows, plan, function, arrays, static, stage):
+def _sum_and_made(rows, plan, function, arrays, static, stage="msm"):
   words = function(*arrays, *static)
   with jax.named_scope("msm_schedule"):
     work = msm.schedule(words, plan)
@@ -199,8 +238,19 @@ def _sum_and_made(rows, plan, function, arrays, static, stage):
 
 
 @functools.partial(jax.jit, static_argnums=1)
+def _schedule(words, plan):
+  return msm.schedule(words, plan)
+
+
+@functools.partial(jax.jit, static_argnums=1)
 def _table(rows, plan):
   return msm.table_rows(rows, plan)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _sum_and_schedule(rows, words, plan):
+  work = msm.schedule(words, plan)
+  return _sums([rows], work, plan), work
 
 
 def sums_of_entries(table, words, launch=simt.launch):

@@ -23,15 +23,18 @@ import numpy as np
 from jax import lax
 
 from zkjax.ops import bls12_381
+from zkjax.ops.bls12_381 import X
 from zkjax.ops.curve import XYZZ
 from zkjax.ops.field import Fp, Fp2
 from zkjax.ops.gpu import joins, simt, support
 from zkjax.ops.gpu import msm_kernels as kernels
+from zkjax.ops.int_curve import CUBE_ROOT
 from zkjax.ops.limbs import FP
 
 _LANES_A_CORE = 256                          # threads that a multiprocessor holds of a kernel with some 200 registers
 _MOST = 1 << 25                             # points of a sum with variable bases that is made in one piece: entries are numbered in 31 bits
 _PIECES = 8, 64                              # lengths
+_HALF_BITS = 128                             # x^2 and r / x^2 have no more
 _MANY = 1 << 16                              # rows that keep the device busy
 
 
@@ -264,6 +267,32 @@ def _weighted_sums(degree, heads, chunks, work, plan, launch):
   index = (value * sets + table * plan.num_sets + set_).reshape(each)
   doublings = np.broadcast_to(plan.window_bits * set_ + np.maximum(value - 1, 0), (tables, values, plan.num_sets)).reshape(each)
   return _ended(degree, rows, index, doublings, launch)
+
+
+def combined(factored, plain, index, doublings, launch=simt.launch):
+  """sum k_i P_i + sum Q_j in G1, XYZZ, for canonical rows of P and Q and what `combination_lanes` made of the k: a bit a lane, as many
+  doublings as it counts, half of them by the endomorphism as in `int_curve.subgroup_combination`."""
+  rows = jnp.concatenate([factored, images(factored), plain])
+  rows = joins.finish(1, rows, index, doublings, np.array([_HALF_BITS - 1], np.uint32), launch)
+  index = np.arange(rows.shape[0])[None]
+  return _ended(1, rows, index, np.zeros_like(index), launch)[0]
+
+
+def images(rows):
+  """[x^2]P = -phi(P) for canonical XYZZ rows of points of order r in G1."""
+  x, y = Fp(rows[:, :FP.words].T), Fp(rows[:, FP.words:2 * FP.words].T)
+  return jnp.concatenate([(x * Fp.from_ints(CUBE_ROOT)).limbs.T, (-y).limbs.T, rows[:, 2 * FP.words:]], axis=1)
+
+
+def combination_lanes(factors, num_plain):
+  """index and doublings, host arrays, for `combined`: k = k0 + k1 x^2, of P k0 and of -phi(P) k1."""
+  halves = [divmod(k, X * X)[::-1] for k in factors]
+  numbers = [half[0] for half in halves] + [half[1] for half in halves]
+  bits = np.array([[k >> i & 1 for i in range(_HALF_BITS)] for k in numbers])
+  row, place = np.indices(bits.shape)
+  index = np.concatenate([np.where(bits, row, joins.NONE).reshape(-1), len(numbers) + np.arange(num_plain)])
+  doublings = np.concatenate([(bits * place).reshape(-1), np.zeros(num_plain, int)])
+  return joins.lanes_for(1, index[None], doublings[None])
 
 
 def _ended(degree, rows, index, doublings, launch):
