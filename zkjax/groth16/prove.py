@@ -181,7 +181,8 @@ def _dispatch(key, witness, pool, exponents, span):
 def _start_on_device(key, witness, blinding):
   """Queues everything on the GPU, and returns at once: three programs, of which the last one assembles C from what the others made."""
   first_proof = "blinded_bases" not in vars(key)
-  bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
+  bases, r, s = key.blinded_bases, blinding.r, blinding.s
+  witness = witness if isinstance(witness.limbs, jax.Array) else jax.device_put(witness)
   same, more = [bases.a, bases.b_g1, bases.l], Fr.from_ints([1, r, s, -r * s])
   quotient_of = quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
   if first_proof:

@@ -287,12 +287,11 @@ def images(rows):
 def combination_lanes(factors, num_plain):
   """index and doublings, host arrays, for `combined`: k = k0 + k1 x^2, of P k0 and of -phi(P) k1."""
   halves = [divmod(k, X * X)[::-1] for k in factors]
-  numbers = [half[0] for half in halves] + [half[1] for half in halves]
-  bits = np.array([[k >> i & 1 for i in range(_HALF_BITS)] for k in numbers])
-  row, place = np.indices(bits.shape)
-  index = np.concatenate([np.where(bits, row, joins.NONE).reshape(-1), len(numbers) + np.arange(num_plain)])
-  doublings = np.concatenate([(bits * place).reshape(-1), np.zeros(num_plain, int)])
-  return joins.lanes_for(1, index[None], doublings[None])
+  words = b"".join(half[j].to_bytes(_HALF_BITS // 8, "little") for j in (0, 1) for half in halves)
+  bits = np.unpackbits(np.frombuffer(words, np.uint8), bitorder="little").reshape((-1, _HALF_BITS))
+  rows, places = np.arange(len(bits), dtype=np.uint32)[:, None], np.arange(_HALF_BITS, dtype=np.uint32)
+  index = np.concatenate([np.where(bits, rows, np.uint32(joins.NONE)).reshape(-1), len(bits) + np.arange(num_plain, dtype=np.uint32)])
+  return joins.lanes_for(1, index[None], np.pad((bits * places).reshape(-1), (0, num_plain))[None])
 
 
 def _ended(degree, rows, index, doublings, launch):
