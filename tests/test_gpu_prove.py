@@ -61,6 +61,21 @@ def test_blinding_as_further_bases_gives_the_same_proof(on_device):
   assert [coordinates(p) for p in groth16.prove_batch(key, [witness] * 2, [blinding] * 2)] == [coordinates(expected)] * 2
 
 
+def test_what_is_compiled_for_a_key_is_what_its_proofs_call(on_device, monkeypatch):
+  """The engine makes a key ready before there is a witness: the shapes that it compiles for are those of the calls."""
+  key, witness, blinding, _ = on_device
+  calls = []
+  compile_sums, start_sums = prove_module.compile_sums, prove_module.start_sums
+  monkeypatch.setattr(prove_module, "compile_sums", lambda *a: calls.append(a) or compile_sums(*a))
+  monkeypatch.setattr(prove_module, "start_sums", lambda *a: calls.append(a) or start_sums(*a))
+  prove_module.prepare_on_device(key)
+  groth16.prove(key, witness, blinding)
+  (bases, *values, _, _, function, arrays, static), (used, *given) = calls
+  shapes = lambda tree: [(v.shape, v.dtype) for v in jax.tree.leaves(tree)]
+  assert bases == used and shapes(values) == shapes(given) and function is prove_module.quotient_scalars_with
+  assert shapes(arrays) == shapes((key.resident_constraints, witness, key.twiddles)) and static == (key.domain, key.h_basis)
+
+
 def test_a_witness_on_the_device_is_checked_when_the_proof_is_finished(on_device):
   key, witness, blinding, _ = on_device
   wrong = Fr(witness.limbs.at[:, 0].set(witness.limbs[:, 0] ^ 1))

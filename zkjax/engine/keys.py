@@ -5,6 +5,7 @@ import threading
 
 import jax
 
+from zkjax.groth16.prove import prepare_on_device
 from zkjax.groth16.verify import prepare
 from zkjax.ops.msm import on_gpu
 
@@ -126,7 +127,7 @@ class KeyStore:
 def _prepare(key):
   """What the prover will use of a key, made now."""
   if on_gpu():
-    _ = key.blinded_bases, key.resident_constraints, key.twiddles
+    prepare_on_device(key)
   else:
     _ = key.bases
 

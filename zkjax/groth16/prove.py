@@ -178,17 +178,27 @@ def _dispatch(key, witness, pool, exponents, span):
   return sums | {name: pool.submit(msm, name) for name in ("a", "b_g1", "l")}
 
 
+def prepare_on_device(key):
+  """Makes what proofs of a key use on a GPU and compiles their programs, all at the same time; nothing where that has been done."""
+  if "blinded_bases" in vars(key):
+    return
+  bases, values = key.blinded_bases, lambda n: Fr(jax.ShapeDtypeStruct((Fr.num_limbs, n), jnp.uint32))
+  witness = values(key.num_wires)
+  compile_sums([bases.a, bases.b_g1, bases.l], witness, values(4), bases.b_g2, bases.h, *_quotient_of(key, witness))
+
+
+def _quotient_of(key, witness):
+  """The scalars of the h query as a function, its arrays and its static arguments."""
+  return quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
+
+
 def _start_on_device(key, witness, blinding):
   """Queues everything on the GPU, and returns at once: three programs, of which the last one assembles C from what the others made."""
-  first_proof = "blinded_bases" not in vars(key)
+  prepare_on_device(key)
   bases, r, s = key.blinded_bases, blinding.r, blinding.s
   witness = witness if isinstance(witness.limbs, jax.Array) else jax.device_put(witness)
-  same, more = [bases.a, bases.b_g1, bases.l], Fr.from_ints([1, r, s, -r * s])
-  quotient_of = quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
-  if first_proof:
-    compile_sums(same, witness, more, bases.b_g2, bases.h, *quotient_of)
-  (a, b_g1, l), scalars, first = start_sums(same, witness, more)
-  h = start_made(bases.h, *quotient_of)
+  (a, b_g1, l), scalars, first = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
+  h = start_made(bases.h, *_quotient_of(key, witness))
   b_g2, c = start_combined(bases.b_g2, scalars, [a, b_g1], [s, r], [l, h])
   return Pending(key, blinding, {"a": a, "b_g2": b_g2, "c": c}, first)
 
