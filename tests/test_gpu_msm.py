@@ -111,8 +111,8 @@ def test_addition_agrees_with_the_oracle(group):
 
     def one():
       load = lambda ref: points.load_affine(b, ref, i, degree, b.word(0).differs(0))
-      p, q = (points.from_affine(b, degree, *load(ref)) for ref in (p_ref, q_ref))
-      scaled = points.double(points.add(b, degree, points.double(p), q))
+      p = points.from_affine(b, degree, *load(p_ref))
+      scaled = points.double(points.add_mixed(b, degree, points.double(p), lambda: load(q_ref)))
       points.store_xyzz(b, out, i, degree, scaled.reduced())
       points.store_xyzz(b, mixed, i, degree, points.add_mixed(b, degree, points.double(p), lambda: load(q_ref)).reduced())
     b.when(i < len(pairs), one)

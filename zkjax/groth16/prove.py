@@ -26,8 +26,9 @@ from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
-from zkjax.ops.msm import compile_sums, on_gpu, shared_scalars, start_combined, start_made, start_sums
+from zkjax.ops.msm import on_gpu, shared_scalars
 from zkjax.ops.programs import stored
+from zkjax.ops.queued import compile_sums, start_combined, start_made, start_sums
 
 # quotient: matvec and quotient, one program
 STAGES = ("quotient", "msm_a", "msm_b_g1", "msm_b_g2", "msm_h", "msm_l")

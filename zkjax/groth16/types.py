@@ -112,7 +112,7 @@ class ProvingKey:
   def blinded_bases(self):
     """The queries with the points of blinding behind them, for a GPU: all but h take the wires' scalars and then 1, r, s, -r s.
 
-    So their sums are A, B in G1, B, and what C has beside h, s A and r B, and the host has less to add.
+    So their sums are A, B in G1, B, and what C has beside h, s A and r B.
     """
     alpha, beta, delta, nothing = self.vk.alpha_g1, self.beta_g1, self.delta_g1, Affine.infinity(Fp)
     beta2, delta2, nothing2 = self.vk.beta_g2, self.vk.delta_g2, Affine.infinity(Fp2)

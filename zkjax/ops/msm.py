@@ -80,13 +80,15 @@ class FixedBases:
     budget: on a GPU, the bytes that tables of multiples may take; None for what is free. stage: what a trace of a GPU calls the sums.
     """
     if support.usable():
-      return cls(_gpu().prepare(points, offset, budget, stage=stage), True)
+      from zkjax.ops.gpu import fixed
+      return cls(fixed.prepare(points, offset, budget, stage=stage), True)
     return cls(cpu.prepare(points, offset))
 
   @staticmethod
   def device_bytes(points, offset=0, budget=None):
     """Bytes of a GPU's memory that `prepare` takes there."""
-    return _gpu().table_bytes(points, offset, budget)
+    from zkjax.ops.gpu import fixed
+    return fixed.table_bytes(points, offset, budget)
 
   def msm(self, scalars):
     """sum_i scalars[offset + i] * points[i] as an affine integer point, None for infinity.
@@ -98,14 +100,9 @@ class FixedBases:
   def start(self, scalars):
     """As `msm`, but returns an object whose `result()` is the point: on a GPU at once, while the device works."""
     if self.on_gpu:
-      return _gpu().start(self.prepared, scalars)
+      from zkjax.ops.gpu import fixed
+      return fixed.start(self.prepared, scalars)
     return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, cpu.Scalars) else np.asarray(scalars)))
-
-
-def _gpu():
-  """The module of bases on a GPU, loaded by who needs it: that takes a good part of a second."""
-  from zkjax.ops.gpu import fixed
-  return fixed
 
 
 def on_gpu():
@@ -113,44 +110,29 @@ def on_gpu():
   return support.usable()
 
 
-def start_sums(bases, values, more):
-  """Starts the sums of several FixedBases on a GPU with the same scalars, Fr[n] and behind them Fr[m], as one program. Returns the pending
-  sums, as `FixedBases.start` does, the scalars, prepared for others with the same plan, and the first of them, pending, plain."""
-  return _gpu().start_several([b.prepared for b in bases], values, more)
-
-
-def start_made(bases, function, arrays, static):
-  """Starts the sum of FixedBases on a GPU, with the plain scalars that a function makes of trees of arrays and of hashable arguments, as
-  one program. Returns it, pending."""
-  return _gpu().start_made(bases.prepared, function, arrays, static)
-
-
-def start_combined(bases, scalars, factored, factors, plain):
-  """Starts on a GPU, as one program, the sum of FixedBases with what `start_sums` prepared, and k_0 P_0 + k_1 P_1 + ... + Q_0 + Q_1 + ...
-  of pending sums P (factored) and Q (plain) in G1, with integers k below r. Returns both, pending."""
-  return _gpu().start_combined(bases.prepared, scalars, factored, factors, plain)
-
-
-def compile_sums(bases, values, more, other, made, function, arrays, static):
-  """Compiles at the same time what start_sums(bases, values, more), start_made(made, function, arrays, static), and then start_combined of
-  `other` and those sums, two of them with factors, will run."""
-  _gpu().compile_together([b.prepared for b in bases], values, more, other.prepared, made.prepared, function, arrays, static)
-
-
 def sums_of_entries(table, scalars):
   """Affine[n] on the GPU: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and plain scalars
   uint32[8, n]; None where the kernels do not run."""
-  return _gpu().sums_of_entries(table, scalars) if support.usable() else None
+  if not support.usable():
+    return None
+  from zkjax.ops.gpu import fixed
+  return fixed.sums_of_entries(table, scalars)
 
 
 def shared_scalars(words):
   """Plain scalars uint32[8, n] below r for several bases, which share the digits and their order."""
-  return _gpu().Scalars(words) if support.usable() else cpu.Scalars(np.asarray(words))
+  if support.usable():
+    from zkjax.ops.gpu import fixed
+    return fixed.Scalars(words)
+  return cpu.Scalars(np.asarray(words))
 
 
 def table_budget():
   """Bytes that all tables of a proving key together may take on the GPU, None where there are none."""
-  return _gpu().free_bytes() if support.usable() else None
+  if not support.usable():
+    return None
+  from zkjax.ops.gpu import fixed
+  return fixed.free_bytes()
 
 
 def msm(points, scalars, config=MsmConfig()):

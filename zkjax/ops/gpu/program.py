@@ -300,18 +300,6 @@ def store_field(b, ref, row, first, value):
     b.store_row(ref, row, first + k * FP.words, part.words)
 
 
-def shared_field(b, ref, first, lane, degree):
-  """A coordinate from rows first, ... of column `lane` of an array [words, lanes], such as shared memory."""
-  parts = [b.load_limbs(ref, FP, lane, first + k * FP.words) for k in range(degree)]
-  return parts[0] if degree == 1 else Pair(*parts)
-
-
-def store_shared(b, ref, first, lane, value):
-  """The inverse of `shared_field`."""
-  for k, part in enumerate((value,) if isinstance(value, Element) else (value.c0, value.c1)):
-    b.store_limbs(ref, part, lane, first + k * FP.words)
-
-
 def constant_field(b, degree, value):
   """The integer `value` of Fp, in Montgomery form in the kernel, as a coordinate in Fp or Fp2."""
   one = b.element(FP, value * (1 << 32 * FP.words) % FP.value)
