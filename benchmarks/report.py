@@ -35,7 +35,9 @@ def gpu_table(rows, peers):
     peer = peers.get((r["op"], r["log2_size"], r["scalars"]), {})
     times = " / ".join(number(peer[k]) for k in ("shipped_ms", "tuned_ms") if peer.get(k))
     share = f"{r['percent_of_peak']:.0f} %" if r["percent_of_peak"] else ""
-    name = ", ".join(filter(None, (f"{r['op'].replace('_', ' ')} 2^{r['log2_size']}", r["bases"] and f"{r['bases']} bases", r["scalars"])))
+    batch = f"{r['batch']} of them" if r["batch"] > 1 else None
+    work = f"{r['op'].replace('_', ' ')} 2^{r['log2_size']}"
+    name = ", ".join(filter(None, (work, r["bases"] and f"{r['bases']} bases", r["scalars"], batch)))
     spread = f"{number(r['median_ms'])} ({number(r['min_ms'])} to {number(r['max_ms'])})"
     alone = number(r["single_call_ms"]) if r.get("single_call_ms") else ""
     lines.append(f"| {name} | {spread} | {alone} | {share} | {times} |")

@@ -9,6 +9,7 @@ timeline claims; keep such a run small on the CPU. Exit code: 0 done, 1 a proof 
 """
 import concurrent.futures
 import contextlib
+import functools
 import json
 import pathlib
 import sys
@@ -36,6 +37,8 @@ flags.DEFINE_integer("partitions", 4, "Proofs in a job.", lower_bound=1)
 flags.DEFINE_integer("synth_threads", 2, "Witnesses produced at once.", lower_bound=1)
 flags.DEFINE_float("synth_wait", 0.0, "Seconds that every producer waits, as for a file or the network.", lower_bound=0)
 flags.DEFINE_float("synth_compute", 0.0, "Seconds of CPU that every producer spends, in Python that holds the interpreter.", lower_bound=0)
+flags.DEFINE_bool("synth_processes", False, "Run the producers in processes, as many as --synth_threads, instead of on threads.")
+flags.DEFINE_bool("verify_processes", False, "Verify in processes.")
 flags.DEFINE_integer("max_in_flight", 2, "Proofs on a device at once.", lower_bound=1)
 flags.DEFINE_integer("max_batch", 1, "Partitions of a small circuit in one dispatch.", lower_bound=1)
 flags.DEFINE_integer("devices", 1, "Devices to prove on, of those that there are.", lower_bound=1)
@@ -47,6 +50,7 @@ flags.DEFINE_bool("compare", False, "Prove the same number in a loop of groth16.
 flags.DEFINE_string("timeline", None, "Where to write the events: .jsonl, .csv, or .json for Perfetto.")
 flags.DEFINE_string("waterfall", None, "Where to write the picture of the run, an HTML file.")
 flags.DEFINE_string("trace_dir", None, "Folder for a trace of jax.profiler, for TensorBoard.")
+flags.DEFINE_bool("trace_programs", True, "Keep XLA's programs in the trace: they tell the stages of a GPU's kernels, and are large.")
 flags.DEFINE_integer("status_port", None, "Serve /status, /metrics and a live page on 127.0.0.1 while the jobs run; 0 takes any free port.",
                      lower_bound=0, upper_bound=65535)
 flags.DEFINE_string("json", None, "Where to write the measurements.")
@@ -57,7 +61,7 @@ def main():
   zkey, wtns = command_line.given_or_default((data / "purchase.zkey", data / "witness.wtns"), zkey=FLAGS.zkey, wtns=FLAGS.wtns)
   check_flags()
   with command_line.progress("reading"):
-    key, producer = groth16.read_zkey(zkey), make_producer(wtns)
+    key, producer = groth16.read_zkey(zkey), functools.partial(produce, wtns, FLAGS.synth_wait, FLAGS.synth_compute)
   with command_line.progress("proving for the first time, which compiles"):
     groth16.prove(key, groth16.read_wtns(wtns))
   try:
@@ -89,23 +93,21 @@ def check_flags():
     raise ValueError(f"--devices={FLAGS.devices}, but there are {len(jax.devices())}")
 
 
-def make_producer(wtns):
-  """What makes a witness: reads the file, and takes the time that the flags say."""
-  def produce():
-    time.sleep(FLAGS.synth_wait)
-    end = time.thread_time() + FLAGS.synth_compute
-    while time.thread_time() < end:
-      sum(range(1000))
-    return groth16.read_wtns(wtns)
-  return produce
+def produce(wtns, wait, compute):
+  """A witness: reads the file, after that many seconds of waiting and of computing."""
+  time.sleep(wait)
+  end = time.thread_time() + compute
+  while time.thread_time() < end:
+    sum(range(1000))
+  return groth16.read_wtns(wtns)
 
 
 def run(key, producer):
   """(the closed engine, results, wall and CPU seconds from the first submission to the last result)."""
   alone = FLAGS.mode == "attribution"
   config = EngineConfig(max_in_flight=1 if alone else FLAGS.max_in_flight, synthesis_threads=FLAGS.synth_threads, verify=FLAGS.verify,
-                        max_batch=FLAGS.max_batch)
-  trace = profiling.capture(FLAGS.trace_dir) if FLAGS.trace_dir else contextlib.nullcontext()
+                        max_batch=FLAGS.max_batch, synthesis_processes=FLAGS.synth_processes, verify_processes=FLAGS.verify_processes)
+  trace = profiling.capture(FLAGS.trace_dir, FLAGS.trace_programs) if FLAGS.trace_dir else contextlib.nullcontext()
   with (Engine(config, jax.devices()[:FLAGS.devices], Timeline() if FLAGS.record else Timeline(0), Prover(1 if alone else None)) as engine,
         status_page.serve(engine, FLAGS.status_port)):
     engine.preload(key)

@@ -9,17 +9,17 @@ import numpy as np
 
 from zkjax import groth16
 from zkjax.groth16.qap import quotient
-from zkjax.groth16.r1cs import constraints_from_rows
-from zkjax.groth16.setup import generator_multiples
+from zkjax.groth16.setup import ToxicWaste, generator_multiples
+from zkjax.groth16.types import Constraints, SparseMatrix
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.cpu import affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP, FR
-from zkjax.ops.msm import FixedBases
+from zkjax.ops.msm import FixedBases, msm, on_gpu
 from zkjax.ops.ntt import Domain, intt, ntt
 
-OPERATIONS = ["fr_mul", "fp_mul", "g1_add", "g2_add", "ntt", "intt", "quotient", "msm_g1", "msm_g2", "prove"]
+OPERATIONS = ["fr_mul", "fp_mul", "g1_add", "g2_add", "ntt", "intt", "quotient", "msm_g1", "msm_g2", "setup", "prove"]
 _CHECKED = 3                                  # elements that are compared with plain integers, where comparing all would take long
 
 
@@ -41,13 +41,16 @@ def make(op, log2_size, *, batch, fixed, scalars, files):
   if op in ("fr_mul", "fp_mul"):
     return _products(op, Fr if op == "fr_mul" else Fp, log2_size, size)
   if op in ("g1_add", "g2_add"):
-    return _additions(op, 1 if op == "g1_add" else 2)
+    degree = 1 if op == "g1_add" else 2
+    return additions_on_gpu(op, degree, log2_size) if on_gpu() else _additions(op, degree)
   if op in ("ntt", "intt"):
     return _transform(op, log2_size, batch)
   if op == "quotient":
     return _quotient(log2_size, batch)
   if op in ("msm_g1", "msm_g2"):
     return _msm(op, log2_size, fixed, scalars)
+  if op == "setup":
+    return make_keys(log2_size)
   return _prove(log2_size, batch, *files)
 
 
@@ -62,6 +65,15 @@ def uniform(field, *shape):
 def _multiply_adds(modulus):
   """Of one Montgomery product on 32-bit words: words^2 for the product, words^2 + words for the reduction."""
   return 2 * modulus.words**2 + modulus.words
+
+
+def addition_multiply_adds(degree):
+  """Of one XYZZ += affine on a GPU, EFD madd-2008-s: six products, two squares, and two products that share a reduction."""
+  words = FP.words
+  wide, reduction, square = words**2, words**2 + words, words * (words + 1) // 2
+  if degree == 1:
+    return 6 * (wide + reduction) + 2 * (square + reduction) + 2 * wide + reduction
+  return 6 * (4 * wide + 2 * reduction) + 2 * 2 * (wide + reduction) + 8 * wide + 2 * reduction
 
 
 def _sample(size):
@@ -108,6 +120,52 @@ def _additions(op, degree):
       return coordinates(out, row, lane) == (x3, field.sub(field.mul(slope, field.sub(x1, x3)), y1))
     return not result[1] and all(right(*divmod(i, affine.LANES)) for i in _sample(count))
   return Work(op, count.bit_length() - 1, count, add, is_right)
+
+
+def additions_on_gpu(op, degree, log2_size, length=64, log2_points=16):
+  """2^log2_size entries, points taken at random, added to XYZZ sums, `length` of them by a thread: the first of a sum is no addition."""
+  from zkjax.ops.gpu import fixed, msm, msm_kernels
+  curve, pieces = (G1, G2)[degree - 1], max(2, (1 << log2_size) // length)
+  logs = plain_ints(uniform(Fr, 1 << log2_points).limbs)
+  rows = msm.point_rows(generator_multiples((Fp, Fp2)[degree - 1], logs))
+  entries = np.random.default_rng().integers(0, 1 << log2_points, pieces * length, dtype=np.uint32)
+  begin, count = np.arange(pieces, dtype=np.uint32) * np.uint32(length), np.full(pieces, length, np.uint32)
+  add = jax.jit(lambda *v: msm_kernels.accumulate(degree, None, *v, pieces - 1))
+  arguments = jax.device_put((begin, count, entries, rows))
+
+  def is_right(out):
+    total = lambda t: sum(logs[i] for i in entries[t * length:(t + 1) * length].tolist()) % R
+    return all(fixed.affine(np.asarray(out[0][t]), degree) == curve.multiply(curve.generator, total(t)) for t in _sample(pieces - 1))
+  num = pieces * (length - 1)
+  return Work(op, log2_size, num, lambda: add(*arguments), is_right, num * addition_multiply_adds(degree))
+
+
+def plain_ints(words):
+  """The integers of plain uint32[8, n]."""
+  data = np.ascontiguousarray(words.T).tobytes()
+  return [int.from_bytes(data[i:i + 32], "little") for i in range(0, len(data), 32)]
+
+
+def make_keys(log2_size):
+  """The keys of a squaring chain, checked at a random wire and at a random point of the h query."""
+  constraints, _ = squarings(log2_size)
+  toxic, domain, count = ToxicWaste.random(), Domain(log2_size), constraints.num_rows - 3
+
+  def lagrange(domain, i):
+    x, end = domain.shift * pow(domain.root, i, R) % R, pow(domain.shift, domain.size, R)
+    return (pow(toxic.tau, domain.size, R) - end) * pow(domain.size * end, -1, R) * x * pow(toxic.tau - x, -1, R) % R
+
+  def is_right(key):
+    row, place, over_delta = 1 + secrets.randbelow(count - 1), secrets.randbelow(domain.size), pow(toxic.delta, -1, R)
+    wire = int(constraints.b.wires[row])      # the result of the row before, and squared in this one
+    u, w = lagrange(domain, row), lagrange(domain, row - 1)
+    h = (1 - pow(toxic.tau, domain.size, R)) * pow(2, -1, R) * lagrange(domain.odd_coset(), place)
+    l = (toxic.beta * u + toxic.alpha * u + w) * over_delta
+    wanted = [(key.a_query, wire, u, G1), (key.b_g1_query, wire, u, G1), (key.b_g2_query, wire, u, G2), (key.l_query, wire - 3, l, G1),
+              (key.h_query, place, h * over_delta, G1)]
+    point = lambda query, i: jax.tree.map(np.asarray, query[i]).to_ints()
+    return all(point(query, i) == curve.multiply(curve.generator, scalar % R) for query, i, scalar, curve in wanted)
+  return Work("setup", log2_size, constraints.num_rows, lambda: groth16.setup(constraints, toxic), is_right)
 
 
 def value_at(coefficients, x):
@@ -165,11 +223,21 @@ def _msm(op, log2_size, fixed, kind):
   if kind == "bits":
     numbers = [v if secrets.randbelow(10) == 0 else secrets.randbelow(2) for v in numbers]
   scalars = np.asarray(Fr.from_ints(numbers).to_plain())
-  bases = FixedBases.prepare(points)
-  run = (lambda: bases.msm(scalars)) if fixed else (lambda: FixedBases.prepare(points).msm(scalars))
+  multiply_adds = None
+  if on_gpu() and not fixed:
+    values, on_device = Fr.from_plain(scalars), jax.device_put(points)
+    run = lambda: jax.tree.map(np.asarray, msm(on_device, values).to_affine()).to_ints()
+  elif fixed:
+    bases = FixedBases.prepare(points)
+    run = lambda: bases.msm(scalars)
+    if on_gpu() and kind == "uniform":
+      multiply_adds = bases.prepared.plan.num_windows * size * addition_multiply_adds(1 if op == "msm_g1" else 2)
+  else:
+    run = lambda: FixedBases.prepare(points).msm(scalars)
   expected = curve.multiply(curve.generator, sum(k * v for k, v in zip(logs, numbers)) % R)
   name = f"{op}_{'fixed' if fixed else 'variable'}_{kind}"
-  return Work(name, log2_size, size, run, lambda total: total == expected, extra={"curve": curve, "logs": logs, "scalars": numbers})
+  extra = {"curve": curve, "logs": logs, "scalars": numbers}
+  return Work(name, log2_size, size, run, lambda total: total == expected, multiply_adds, extra)
 
 
 def _prove(log2_size, batch, zkey, wtns):
@@ -188,14 +256,23 @@ def _prove(log2_size, batch, zkey, wtns):
 
 def squaring_chain(log2_size):
   """A key and a witness for y = x^(2^m) with x and y public, where m squarings and the three input rows fill 2^log2_size rows exactly."""
+  constraints, witness = squarings(log2_size)
+  return groth16.setup(constraints), witness
+
+
+def squarings(log2_size):
+  """The circuit and the witness of `squaring_chain`, made as arrays: `constraints_from_rows` takes a minute of a million rows."""
   if log2_size < 2:
     raise ValueError("a squaring chain needs --log2_size of at least 2")
-  squarings = (1 << log2_size) - 3
-  wires = [2] + list(range(3, squarings + 2)) + [1]                # x, the values between, y
-  a = [{wire: 1} for wire in wires[:-1]]
-  constraints = constraints_from_rows(a, a, [{wire: 1} for wire in wires[1:]], squarings + 2, 2)
-  values, x = [1] + [0] * (squarings + 1), secrets.randbelow(R)
-  for wire in wires:
+  count = (1 << log2_size) - 3
+  wires = np.concatenate([[2], np.arange(3, count + 2), [1]])      # x, the values between, y
+
+  def matrix(columns, inputs=0):
+    columns = np.concatenate([columns, np.arange(inputs)]).astype(np.int32)
+    return SparseMatrix(np.arange(len(columns), dtype=np.int32), columns, jax.tree.map(np.array, Fr.ones((len(columns),))))
+  constraints = Constraints(matrix(wires[:-1], 3), matrix(wires[:-1]), matrix(wires[1:]), count + 3, count + 2, 2)
+  values, x = [1] + [0] * (count + 1), secrets.randbelow(R)
+  for wire in wires.tolist():
     values[wire] = x
     x = x * x % R
-  return groth16.setup(constraints), Fr.from_ints(values)
+  return constraints, Fr.from_ints(values)

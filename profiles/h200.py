@@ -2,12 +2,14 @@
 
   python profiles/h200.py msm_g1:20 msm_g1:20:bits msm_g1:20:uniform:variable ntt:20 quotient:22 prove:16
 
-A row is op:log2_size[:scalars[:bases]]; scalars are uniform, bits (90 % zero or one) or equal. Data lie on the device before the clock
-starts, and results are compared with integers: sums with the discrete logarithms of the points, transforms and quotients at random places,
-proofs by the verifier, and the last result with the first. One run warms up; then eleven times, of which the median, least and greatest
-are reported: of a whole proof from the witness to the proof, of an operation the mean of ten calls queued one behind the other, so that
-the device is timed and not the host's dispatch. single_call_ms is the median of calls each of which is waited for. Several of these
-scripts may run at once, to compile: they time one at a time.
+A row is op:log2_size[:scalars[:bases]], for proofs prove:log2_size[:batch]; scalars are uniform, bits (90 % zero or one) or equal. Data lie
+on the device before the clock starts, and results are compared with integers: sums with the discrete logarithms of the points, transforms,
+quotients and keys at random places, proofs by the verifier, and the last result with the first. One run warms up; then eleven times (setup:
+three), of which the median, least and greatest are reported: of a whole proof from the witness to the proof, of a setup from the circuit to
+the key on the device, of an operation the mean of ten calls queued one behind the other, so that the device is timed and not the host's
+dispatch. single_call_ms is the median of calls each of which is waited for, first_run_s the seconds of the first run, most of which is
+compiling. xyzz_add_g1 and _g2 are 2^log2_size entries added to XYZZ sums, 64 by a thread. Several of these scripts may run at once: they
+time, one after the other, when all of them have compiled.
 """
 import fcntl
 import json
@@ -39,13 +41,7 @@ from zkjax.ops.ntt import Domain, intt, ntt, twiddles  # noqa: E402
 
 RUNS, CALLS = 11, 10
 PEAK = 7.7e12                                 # 32-bit multiply-adds a second of an H200, measured with independent ones
-PRODUCT = {Fr: 136, Fp: 300}                  # multiply-adds of a Montgomery product
-
-
-def plain_ints(words):
-  """The integers of plain uint32[8, n]."""
-  data = np.ascontiguousarray(words.T).tobytes()
-  return [int.from_bytes(data[i:i + 32], "little") for i in range(0, len(data), 32)]
+PRODUCT = 136                                 # multiply-adds of a Montgomery product in Fr
 
 
 def scalars_of(kind, size):
@@ -61,9 +57,9 @@ def scalars_of(kind, size):
 def measure_msm(op, log2_size, kind="uniform", bases="fixed"):
   """The function to time, its check, and the multiply-adds of its additions to buckets."""
   field, curve, size = (Fp, G1, 1 << log2_size) if op == "msm_g1" else (Fp2, G2, 1 << log2_size)
-  logs = plain_ints(workloads.uniform(Fr, size).limbs)
+  logs = workloads.plain_ints(workloads.uniform(Fr, size).limbs)
   points, words = generator_multiples(field, logs), scalars_of(kind, size)
-  expected = curve.multiply(curve.generator, sum(a * b for a, b in zip(logs, plain_ints(words))) % R)
+  expected = curve.multiply(curve.generator, sum(a * b for a, b in zip(logs, workloads.plain_ints(words))) % R)
   on_device = jax.device_put(words)
   if bases == "fixed":
     prepared = FixedBases.prepare(points, budget=64 << 30)
@@ -80,7 +76,7 @@ def measure_msm(op, log2_size, kind="uniform", bases="fixed"):
       x, y, zz, zzz = (jax.tree.map(np.asarray, v).to_ints() for v in (p.x, p.y, p.zz, p.zzz))
       f = curve.field
       return f.mul(x, f.inverse(zz)), f.mul(y, f.inverse(zzz))
-  work = windows * size * 10 * PRODUCT[Fp] * (1 if field is Fp else 3) if kind == "uniform" else None
+  work = windows * size * workloads.addition_multiply_adds(1 if field is Fp else 2) if kind == "uniform" else None
   return run, lambda out: read(out) == expected, work
 
 
@@ -93,7 +89,7 @@ def measure_ntt(op, log2_size):
     k = secrets.randbelow(1 << log2_size)
     place = int(f"{k:0{log2_size}b}"[::-1], 2)
     return workloads.value_at(values.to_ints(), pow(domain.root, k, R)) == Fr(np.asarray(out.limbs[:, place])).to_ints()
-  return lambda: run(on_device, tables), is_right, (1 << log2_size) // 2 * log2_size * PRODUCT[Fr]
+  return lambda: run(on_device, tables), is_right, (1 << log2_size) // 2 * log2_size * PRODUCT
 
 
 def measure_quotient(op, log2_size, basis="monomial"):
@@ -107,11 +103,11 @@ def measure_quotient(op, log2_size, basis="monomial"):
     at = lambda v: workloads.value_at(jax.tree.map(np.asarray, v).to_ints(), z)
     a_z, b_z, c_z = (at(intt(domain, v)) for v in (a, b, c))
     return at(h) * (pow(z, size, R) - 1) % R == (a_z * b_z - c_z) % R
-  return lambda: run(a, b, c, tables), is_right, 7 * size // 2 * log2_size * PRODUCT[Fr]
+  return lambda: run(a, b, c, tables), is_right, 7 * size // 2 * log2_size * PRODUCT
 
 
-def measure_prove(op, log2_size):
-  """A squaring chain with a random witness, whose key and witness lie on the device."""
+def measure_prove(op, log2_size, batch="1"):
+  """A squaring chain with a random witness, whose key and witness lie on the device; `batch` proofs one behind the other."""
   begin = time.perf_counter()
   key, witness = workloads.squaring_chain(log2_size)
   print(f"  setup {time.perf_counter() - begin:.2f} s", flush=True)
@@ -120,6 +116,9 @@ def measure_prove(op, log2_size):
   witness, public, verifying = jax.device_put(witness), groth16.public_inputs(key, witness), groth16.prepare(key.vk)
   print(f"  tables {time.perf_counter() - begin:.2f} s, {bases.a.prepared.plan}, {bases.h.prepared.plan}", flush=True)
   starts = []
+  if batch != "1":
+    run = lambda: groth16.prove_batch(key, [witness] * int(batch))
+    return run, lambda proofs: all(groth16.verify(verifying, proof, public) for proof in proofs), None
 
   def run():
     begin = time.perf_counter()
@@ -131,38 +130,55 @@ def measure_prove(op, log2_size):
   return run, lambda proof: groth16.verify(verifying, proof, public), None
 
 
+def measure_additions(op, log2_size):
+  """XYZZ += affine, points taken at random from 2^16."""
+  work = workloads.additions_on_gpu(op, 1 if op == "xyzz_add_g1" else 2, log2_size)
+  return work.run, work.is_right, work.multiply_adds
+
+
+def measure_setup(op, log2_size):
+  """The key of a squaring chain, left on the device."""
+  work = workloads.make_keys(log2_size)
+  return work.run, work.is_right, None
+
+
 def same_words(a, b):
   """Whether the leaves of two results are the same arrays."""
   return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
-MEASURE = {"msm_g1": measure_msm, "msm_g2": measure_msm, "ntt": measure_ntt, "quotient": measure_quotient, "prove": measure_prove}
+MEASURE = {"msm_g1": measure_msm, "msm_g2": measure_msm, "ntt": measure_ntt, "quotient": measure_quotient, "prove": measure_prove,
+           "xyzz_add_g1": measure_additions, "xyzz_add_g2": measure_additions, "setup": measure_setup}
 
 
-def row_of(op, log2_size, kind=None, bases=None):
-  """Measures one row."""
+def prepared(op, log2_size, kind=None, bases=None):
+  """Makes the input of a row, runs it once, checks the result, and returns what measures it."""
   run, is_right, work = MEASURE[op](op, log2_size, *([kind] if kind else []), *([bases] if bases else []))
   begin = time.perf_counter()
-  out = jax.block_until_ready(run())
-  print(f"  first run {time.perf_counter() - begin:.1f} s", flush=True)
-  checked, first, times, alone = is_right(out), out, [], []
-  calls = 1 if op == "prove" else CALLS
-  with open(pathlib.Path(tempfile.gettempdir()) / "zkjax-timing", "w") as file:
-    fcntl.flock(file, fcntl.LOCK_EX)
-    for _ in range(RUNS):
+  first = jax.block_until_ready(run())
+  first_seconds = time.perf_counter() - begin
+  print(f"  first run {first_seconds:.1f} s", flush=True)
+  is_msm, checked = op.startswith("msm"), is_right(first)
+  row = {"op": op, "log2_size": log2_size, "bases": (bases or "fixed") if is_msm else None,
+         "scalars": (kind or "uniform") if is_msm else None, "batch": int(kind) if op == "prove" and kind else 1}
+
+  def measure():
+    calls, times, alone, out = 1 if op in ("prove", "setup") else CALLS, [], [], first
+    for _ in range(3 if op == "setup" else RUNS):
       begin = time.perf_counter()
       out = jax.block_until_ready([run() for _ in range(calls)])[-1]
       times.append(1e3 * (time.perf_counter() - begin) / calls)
       begin = time.perf_counter()
       out = jax.block_until_ready(run())
       alone.append(1e3 * (time.perf_counter() - begin))
-  median, is_msm = statistics.median(times), op.startswith("msm")
-  return {"op": op, "log2_size": log2_size, "bases": (bases or "fixed") if is_msm else None,
-          "scalars": (kind or "uniform") if is_msm else None, "batch": 1, "median_ms": round(median, 3), "min_ms": round(min(times), 3),
-          "max_ms": round(max(times), 3), "single_call_ms": round(statistics.median(alone), 3),
-          "percent_of_peak": round(100 * work / median * 1e3 / PEAK, 1) if work else None,
-          "checked": checked and (is_right(out) if op == "prove" else same_words(first, out)),
-          "device": jax.devices()[0].device_kind, "jax": jax.__version__, "commit": commit()}
+    median = statistics.median(times)
+    return row | {
+        "median_ms": round(median, 3), "min_ms": round(min(times), 3), "max_ms": round(max(times), 3),
+        "single_call_ms": round(statistics.median(alone), 3), "first_run_s": round(first_seconds, 1),
+        "percent_of_peak": round(100 * work / median * 1e3 / PEAK, 1) if work else None,
+        "checked": checked and (is_right(out) if op == "prove" else same_words(first, out)),
+        "device": jax.devices()[0].device_kind, "jax": jax.__version__, "commit": commit()}
+  return measure
 
 
 def commit():
@@ -176,16 +192,22 @@ def commit():
 def main(names, path=None):
   """Measures and adds rows, in place of older ones of the same work, to the file that JSON names."""
   path = pathlib.Path(os.environ.get("JSON", ROOT / "benchmarks" / "h200.json")) if path is None else path
-  same = ("op", "log2_size", "bases", "scalars", "batch", "device")
-  for name in names:
-    op, log2_size, *rest = name.split(":")
-    print(name, flush=True)
-    row = row_of(op, int(log2_size), *rest)
-    print(json.dumps(row), flush=True)
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    rows = [r for r in rows if any(r[k] != row[k] for k in same)] + [row]
-    path.parent.mkdir(exist_ok=True)
-    path.write_text('{"rows": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
+  same, work = ("op", "log2_size", "bases", "scalars", "batch", "device"), []
+  with open(pathlib.Path(tempfile.gettempdir()) / "zkjax-timing", "w") as file:
+    fcntl.flock(file, fcntl.LOCK_SH)          # others wait with their clocks while this one compiles
+    for name in names:
+      op, log2_size, *rest = name.split(":")
+      print(name, flush=True)
+      work.append(prepared(op, int(log2_size), *rest))
+    fcntl.flock(file, fcntl.LOCK_UN)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    for measure in work:
+      row = measure()
+      print(json.dumps(row), flush=True)
+      rows = json.loads(path.read_text())["rows"] if path.exists() else []
+      rows = [r for r in rows if any(r[k] != row[k] for k in same)] + [row]
+      path.parent.mkdir(exist_ok=True)
+      path.write_text('{"rows": [\n' + ",\n".join(json.dumps(r) for r in rows) + "\n]}\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """A kernel builder that runs: NumPy over all threads of a launch at once, so that the control flow of kernels is tested without a GPU.
 
 Threads run in lockstep under a mask of active ones. It is stricter than a GPU: an index out of range, two threads that write one word in
-one store, and a barrier in a branch that not all threads of a launch take are errors. Outputs start as garbage.
+one store, and a barrier in a branch that not all threads of a block take are errors. Outputs start as garbage.
 """
 import jax
 import numpy as np
 
 from zkjax.ops.gpu import simt
-from zkjax.ops.gpu.program import Builder, Word
+from zkjax.ops.gpu.program import Builder, Flag, Word
 
 GARBAGE = 0xdeadbeef
 
@@ -116,8 +116,13 @@ class NumpyBuilder(Builder):
     return Word(self, np.arange(self.threads, dtype=np.uint32) // np.uint32(simt.THREADS))
 
   def barrier(self):
-    if not self.mask.all():
+    blocks = self.mask.reshape(-1, simt.THREADS)
+    if np.any(blocks.any(1) & ~blocks.all(1)):
       raise ValueError("a barrier that some threads do not reach")
+
+  def any_thread(self, flag):
+    self.barrier()
+    return Flag(self, np.repeat((flag.raw & self.mask).reshape(-1, simt.THREADS).any(1), simt.THREADS))
 
   def _merged(self, new, old):
     if jax.tree.structure(new) != jax.tree.structure(old):

@@ -15,7 +15,7 @@ def benchmark(*flags):
 
 
 @pytest.mark.parametrize("flags", [("--op=fr_mul", "--log2_size=4"), ("--op=msm_g1", "--log2_size=3", "--scalars=bits"),
-                                   ("--op=intt", "--log2_size=2", "--batch=2")])
+                                   ("--op=intt", "--log2_size=2", "--batch=2"), ("--op=setup", "--log2_size=3")])
 def test_rows_are_added_and_replaced(tmp_path, flags):
   path = tmp_path / "rows.json"
   for _ in range(2):
@@ -39,3 +39,18 @@ def test_arkworks_is_run_beside_ours():
 def test_errors_name_the_flag(flags, what):
   code, _, errors = benchmark("--log2_size=3", *flags)
   assert code == 2 and what in errors and "Traceback" not in errors
+
+
+def test_a_chain_of_squarings_made_as_arrays_is_the_one_made_of_rows():
+  sys.path.insert(0, str(ROOT / "examples"))
+  import jax
+  import workloads
+
+  from zkjax.groth16.r1cs import constraints_from_rows, first_unsatisfied
+  constraints, witness = workloads.squarings(3)
+  wires = [2, 3, 4, 5, 6, 1]
+  rows = [[{wire: 1} for wire in part] for part in (wires[:-1], wires[:-1], wires[1:])]
+  expected = constraints_from_rows(*rows, 7, 2)
+  assert jax.tree.structure(constraints) == jax.tree.structure(expected)
+  assert all((a == b).all() for a, b in zip(jax.tree.leaves(constraints), jax.tree.leaves(expected)))
+  assert first_unsatisfied(constraints, witness) is None

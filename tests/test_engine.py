@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import engine_cases
 import jax
@@ -17,7 +18,7 @@ import pytest
 from engine_cases import MUL, PUBLIC, SECONDS, WTNS, Puppet, another_key, engine, job, key, until, witness
 
 from zkjax import groth16
-from zkjax.engine import BudgetError, ByteBudget, Engine, EngineClosed, EngineConfig, Job, JobCancelled
+from zkjax.engine import BudgetError, ByteBudget, Engine, EngineClosed, EngineConfig, Job, JobCancelled, device, keys
 from zkjax.engine.gaps import analyze
 from zkjax.engine.keys import KeyStore, key_bytes, partition_bytes
 from zkjax.groth16 import Blinding
@@ -252,7 +253,7 @@ def test_the_parts_of_each_partition_explain_its_wall_time():
 
 @pytest.mark.parametrize("wrong", [
     {"max_in_flight": 0}, {"synthesis_threads": 0}, {"finish_threads": 1.5}, {"max_admitted": 0}, {"max_batch": 0},
-    {"max_wait_seconds": -1}])
+    {"max_wait_seconds": -1}, {"synthesis_processes": 2}, {"verify_processes": None}])
 def test_wrong_configurations_are_refused(wrong):
   with pytest.raises(ValueError, match=next(iter(wrong))):
     Engine(EngineConfig(**wrong))
@@ -380,3 +381,17 @@ def test_sums_that_a_gpu_was_told_to_write_are_waited_for():
   starts = sorted(event.time_ns for event in events if event.name == "DEVICE_START")
   assert len(starts) == 4 and all(end <= start for end, start in zip(ends, starts[1:]))
   assert starts[0] == min(event.time_ns for event in events if event.name == "DISPATCH_START")
+
+
+def test_a_device_begins_no_sooner_than_its_input_is_there():
+  """On a device of its own: the first partition of a run has none before it whose end would tell."""
+  class Far:
+    platform = "gpu"
+    client = jax.devices()[0].client
+
+  partition, before = types.SimpleNamespace(arrived_ns=0), time.perf_counter_ns()
+  device._note_arrival(partition, Fr(jnp.zeros((8, 4), jnp.uint32)))
+  assert before < partition.arrived_ns < time.perf_counter_ns()
+  device._note_arrival(failed := types.SimpleNamespace(arrived_ns=0), types.SimpleNamespace(block_until_ready=lambda: 1 / 0))
+  assert failed.arrived_ns == 0
+  assert not keys.is_default(Far()) and keys.is_default(jax.devices()[0])

@@ -37,7 +37,8 @@ def test_pipeline_in_attribution_mode(suffix, tmp_path):
 
 
 def test_pipeline_on_the_shipped_circuit_without_a_record():
-  text = run("pipeline", "--jobs=1", "--partitions=1", "--norecord", "--synth_wait=0.01", "--synth_compute=0.01", expect=0)
+  text = run("pipeline", "--jobs=1", "--partitions=1", "--norecord", "--synth_wait=0.01", "--synth_compute=0.01", "--synth_processes",
+             "--verify_processes", expect=0)
   assert "purchase" in text and "verified" in text and "cold start" not in text
 
 

@@ -85,7 +85,7 @@ def test_extension_needs_cosets_of_the_same_roots():
 def test_fixed_bases_lie_where_the_kernels_run(monkeypatch):
   from zkjax.ops.gpu import fixed
   made = []
-  monkeypatch.setattr(fixed, "prepare", lambda *a: made.append(a) or "bases")
+  monkeypatch.setattr(fixed, "prepare", lambda *a, stage: made.append(a) or "bases")
   monkeypatch.setattr(fixed, "start", lambda bases, scalars: types.SimpleNamespace(result=lambda: (bases, scalars)))
   assert not FixedBases.prepare(points(2)).on_gpu and table_budget() is None and not made
   monkeypatch.setattr(support, "usable", lambda: True)

@@ -10,9 +10,10 @@ import oracle
 import pytest
 from test_gpu_field import lowered_for_cuda
 
+from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
-from zkjax.ops.field import Fp, Fp2
-from zkjax.ops.gpu import fixed, msm, msm_kernels, points, simt
+from zkjax.ops.field import Fp, Fp2, Fr
+from zkjax.ops.gpu import fixed, joins, msm, msm_kernels, ntt, points, simt, support
 from zkjax.ops.gpu.msm import Plan
 
 setup = importlib.import_module("zkjax.groth16.setup")      # the package exports a function of that name
@@ -110,8 +111,8 @@ def test_addition_agrees_with_the_oracle(group):
 
     def one():
       load = lambda ref: points.load_affine(b, ref, i, degree, b.word(0).differs(0))
-      p, q = (points.from_affine(b, degree, *load(ref)) for ref in (p_ref, q_ref))
-      scaled = points.double(points.add(b, degree, points.double(p), q))
+      p = points.from_affine(b, degree, *load(p_ref))
+      scaled = points.double(points.add_mixed(b, degree, points.double(p), lambda: load(q_ref)))
       points.store_xyzz(b, out, i, degree, scaled.reduced())
       points.store_xyzz(b, mixed, i, degree, points.add_mixed(b, degree, points.double(p), lambda: load(q_ref)).reduced())
     b.when(i < len(pairs), one)
@@ -146,9 +147,9 @@ def test_several_tables_take_the_same_scalars(plan):
 def test_multiples_of_a_generator(group):
   curve, field = CURVES[group]
   scalars = [0, 1, 256, oracle.R - 1] + cases.random_scalars(2, 3)
-  got = fixed.sums_of_entries(setup._table(field), scalars, numpy_builder.launch)
+  got = fixed.sums_of_entries(setup._table(field), plain(scalars), numpy_builder.launch)
   assert got.shape == (6,) and got.to_ints() == [curve.multiply(curve.generator, k) for k in scalars]
-  assert fixed.sums_of_entries(setup._table(field), [], numpy_builder.launch).shape == (0,)
+  assert fixed.sums_of_entries(setup._table(field), plain([]), numpy_builder.launch).shape == (0,)
 
 
 @pytest.mark.parametrize("group", CURVES)
@@ -163,9 +164,93 @@ def test_fixed_bases_behind_an_offset(group):
   assert bases.num_scalars == 4 and fixed.affine(row, fixed.degree_of(bases.rows)) == curve.msm(points, scalars[2:])
 
 
+def test_the_programs_of_a_proof_lower_for_cuda():
+  plan, words = Plan(8, 4, 16), [points.affine_words(d) for d in (1, 2)]
+  several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan)
+  assert b"accumulate" in lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4))
+  made = lambda rows, values: fixed._sum_and_made(rows, plan, scaled, (Fr(values),), (3,))
+  assert b"accumulate" in lowered_for_cuda(made, (4 * 100, words[0]), (8, 100))
+
+  def last(rows, values, row):
+    lanes = msm.combination_lanes([5, 6], 1)
+    return fixed._sum_and_combined(rows, msm.schedule(values, plan), plan, (row, row, row), (0, 48, 0), 2, lanes)
+  assert b"finish" in lowered_for_cuda(last, (4 * 100, words[1]), (8, 100), (96 + 8,))
+
+
+@pytest.mark.parametrize("factors", [[oracle.R - 1, 12345], [0, (1 << 254) + 1]], ids=str)
+def test_the_lanes_of_a_combination_add_up(factors):
+  """Rows are the points, their images, which count x^2 times, and points without a factor."""
+  index, doublings = msm.combination_lanes(factors, 2)
+  totals = [0] * 6
+  for row, k in zip(index.tolist(), doublings.tolist()):
+    if row != joins.NONE:
+      totals[row] += 1 << k
+  assert [totals[i] + totals[2 + i] * bls12_381.X**2 for i in range(2)] == factors and totals[4:] == [1, 1] and doublings.max() < 128
+
+
+def test_images_are_multiples_by_the_square_of_x():
+  p = cases.random_points(oracle.g1, 2, 8)
+  one = np.asarray(Fp.ones((3,)).limbs).T * np.array([[1], [1], [0]], np.uint32)
+  rows = np.concatenate([msm.point_rows(Affine.from_ints(Fp, p + [None])), one, one], axis=1)
+  got = [to_affine(oracle.g1, msm._point(row, 1)) for row in msm.images(jnp.asarray(rows))]
+  assert got == [oracle.g1.multiply(q, bls12_381.X**2) for q in p] + [None]
+
+
+def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
+  """The three that a proof calls, with stand-ins: a call that follows traces nothing again."""
+  traced = []
+
+  def program(name, result, **static):
+    return jax.jit(lambda *v: traced.append(name) or result(*v), **static)
+  work = msm.Schedule(*[jnp.zeros(3, jnp.uint32)] * 6)
+  several = program("several", lambda rows, values, more, plan, *_: (jnp.zeros(152, jnp.uint32), values.limbs, work), static_argnums=(3, 4))
+  made = program("made", lambda rows, plan, function, arrays, static, *_: rows[0] * function(*arrays, *static), static_argnums=(1, 2, 4, 5))
+  last = program("last", lambda rows, work, plan, totals, at, n, lanes, _: rows + lanes[0][0] + totals[3][0], static_argnums=(2, 4, 5, 7))
+  for name, jitted in (("_sums_and_schedule", several), ("_sum_and_made", made), ("_sum_and_combined", last)):
+    monkeypatch.setattr(fixed, name, jitted)
+  bases, values, times = fixed.Bases(Plan(4), jnp.ones((2, 24), jnp.uint32), 2), Fr.from_ints([1]), lambda a, b: a * b
+  fixed.compile_together([bases] * 3, values, values, bases, bases, times, (jnp.ones((), jnp.uint32),), (2,))
+  assert sorted(set(traced)) == ["last", "made", "several"]
+  before = len(traced)
+  sums, scalars, _ = fixed.start_several([bases] * 3, values, values)
+  h = fixed.start_made(bases, times, (jnp.ones((), jnp.uint32),), (2,))
+  fixed.start_combined(bases, scalars, sums[:2], [7, 8], [sums[2], h])
+  assert len(traced) == before
+
+
+def scaled(values, factor):
+  return (values * Fr.from_ints(factor)).to_plain()
+
+
+def test_sums_of_one_program_are_taken_apart():
+  two, three = Affine.from_ints(Fp2, [oracle.G2]), Affine.from_ints(Fp, [oracle.G1])
+  word = lambda field, p: np.concatenate([np.asarray(v)[:, 0] for v in jax.tree.leaves((p, field.ones((1,)), field.ones((1,))))])
+  row = np.concatenate([word(Fp2, two), word(Fp, three)])
+  assert fixed.Pending(row, 2).result() == oracle.G2 and fixed.Pending(row, 1, points.xyzz_words(2)).result() == oracle.G1
+
+
 def test_too_little_memory_is_named_before_anything_is_launched():
   with pytest.raises(MemoryError, match="192 bytes.*100 may be used"):
     fixed.prepare(Affine.from_ints(Fp, [oracle.G1] * 2), budget=100)
+
+
+def test_what_a_sum_or_a_transform_works_in_is_named_before_anything_is_launched(monkeypatch):
+  monkeypatch.setattr(support, "free_bytes", lambda: 5000)
+  bases, scalars = Affine.from_ints(Fp, [oracle.G1] * 20), plain([1] * 20)
+  with pytest.raises(MemoryError, match="20 points and a sum over them need .* bytes on the device, 5000 are free"):
+    msm.msm(bases, scalars, launch=None)
+  with pytest.raises(MemoryError, match="tables of 20 points.*5000 are free"):
+    fixed.prepare(bases, budget=1 << 20, launch=None)
+  with pytest.raises(MemoryError, match="transforms of 2 times 256 values need .*5000 are free"):
+    ntt.transform(np.zeros((2, 8, 256), np.uint32), oracle.root_of_unity(8, 5), launch=None)
+
+
+def test_more_points_than_fit_are_summed_in_pieces(monkeypatch):
+  monkeypatch.setattr(msm, "_MOST", 3)
+  bases, scalars = cases.random_points(oracle.g1, 7, 5), cases.random_scalars(7, 3)
+  with jax.disable_jit():
+    total = msm.msm(Affine.from_ints(Fp, bases), plain(scalars), Plan(4, chunk=4), numpy_builder.launch)
+  assert to_affine(oracle.g1, total) == oracle.g1.msm(bases, scalars)
 
 
 def test_no_points_have_no_sum():

@@ -1,12 +1,14 @@
 """Traces: taken, read back, and compared with what the timeline claims."""
 import importlib
+import pathlib
 
 import jax
 import jax.numpy as jnp
 import pytest
 from engine_cases import engine, job
 
-from zkjax import profiling
+from zkjax import profiling, xplane
+from zkjax.engine import export
 from zkjax.engine.gaps import analyze
 from zkjax.engine.timeline import Event, with_measured
 from zkjax.profiling import Interval, Trace
@@ -67,10 +69,12 @@ def test_kernels_between_two_partitions_are_not_attributed():
 
 def test_on_a_gpu_the_intervals_are_those_of_the_kernels():
   stages = [Interval("msm_a", 0, 100, "t1", (0, 0, 0))]
-  kernels = [Interval("k", 10, 20, "Stream"), Interval("k", 60, 70, "Stream")]
+  kernels = [Interval("k", 10, 20, "Stream", (0, 0, 0)), Interval("k", 60, 70, "Stream", (0, 0, 0)), Interval("k", 80, 90, "Stream")]
   events = [Event(0, "DEVICE_START", 0, 0, 0, 0), Event(90, "DEVICE_END", 0, 0, 0, 0)]
-  (compared,) = profiling.compare(events, Trace(stages, [], kernels, True)).partitions
+  comparison = profiling.compare(events, Trace(stages, [], kernels, True))
+  (compared,) = comparison.partitions
   assert (compared.start_ns, compared.end_ns) == (10, 70) and compared.percent == pytest.approx(150)
+  assert comparison.unattributed_seconds == pytest.approx(10e-9)
 
 
 def test_shares_are_of_unions():
@@ -85,3 +89,40 @@ def test_a_folder_without_a_trace_is_refused(tmp_path):
     jnp.arange(3).block_until_ready()
   with pytest.raises(ValueError, match="capture"):
     profiling.read(tmp_path)
+
+
+# The recorded traces
+
+PROFILES = pathlib.Path(__file__).resolve().parents[1] / "profiles"
+
+
+def recorded(name):
+  return export.from_json_lines((PROFILES / name / "events.jsonl").read_text()), profiling.read(PROFILES / name)
+
+
+def test_every_kernel_of_the_recorded_gpu_trace_belongs_to_a_partition():
+  """Two proofs of 2^18 on an H200, the second queued behind the first."""
+  events, trace = recorded("h200_chain18")
+  comparison = profiling.compare(events, trace)
+  first, second = sorted(comparison.partitions, key=lambda p: p.start_ns)
+  assert trace.on_gpu and len(trace.kernels) > 100 and comparison.unattributed_seconds == 0
+  assert first.end_ns <= second.start_ns and all(0.01 < p.kernel_seconds <= p.measured_seconds < 0.02 for p in (first, second))
+  assert all(99 < p.percent < 120 for p in (first, second))
+  exact = analyze(with_measured(events, comparison.measured()))
+  assert exact.exact and trace.busy_share(second.start_ns, second.end_ns) > 0.99
+  first_delay, second_delay = (trace.dispatch_delays()[0, k] for k in (0, 1))
+  assert 0 < first_delay < 0.005 < second_delay                # the second waits for the first
+
+
+def test_the_recorded_cpu_trace_holds_two_partitions():
+  events, trace = recorded("cpu_mul")
+  stages = importlib.import_module("zkjax.groth16.prove").STAGES
+  for key in ((0, 0, 0), (0, 1, 0)):
+    assert sorted(stage.name for stage in trace.stages if stage.partition == key) == sorted(stages)
+  assert abs(profiling.compare(events, trace).percent - 100) < 2 and not trace.on_gpu
+
+
+def test_recorded_traces_are_small_and_name_no_files():
+  for file in PROFILES.rglob("*.xplane.pb"):
+    data = file.read_bytes()
+    assert len(data) < 200_000 and b".py" not in data and not xplane.scopes(data), file

@@ -1,4 +1,5 @@
 """Keys made from a circuit: every point against the naive computation, both bases, and what is refused."""
+import importlib
 import json
 import pathlib
 
@@ -12,6 +13,7 @@ from zkjax.groth16.r1cs import constraints_from_rows
 from zkjax.groth16.setup import ToxicWaste, lagrange, setup
 from zkjax.ops.ntt import Domain
 
+making = importlib.import_module("zkjax.groth16.setup")          # the package exports a function of that name
 DATA = pathlib.Path(__file__).parent / "data"
 TOXIC = ToxicWaste(tau=0x1234567890abcdef << 100, alpha=R - 3, beta=77, gamma=1 << 200, delta=0xabcdef)
 # wire 1 = wire 2 * wire 3, wire 4 = (wire 3 - 1)^2; wire 5 is used nowhere
@@ -71,6 +73,27 @@ def test_every_point_is_the_naive_multiple_of_the_generator(h_basis, generator):
   assert key.l_query.to_ints() == expected(g1, over(combined[NUM_PUBLIC + 1:], t.delta))
   assert key.h_query.to_ints() == expected(g1, over(h, t.delta))
   assert (key.domain, key.h_basis, key.num_wires, key.num_public) == (Domain(2, generator), h_basis, NUM_WIRES, NUM_PUBLIC)
+
+
+@pytest.mark.parametrize("h_basis, generator", [("coset", 5), ("monomial", 7)])
+def test_scalars_on_arrays_are_those_on_integers(h_basis, generator):
+  domain = Domain(2, generator)
+  made = [make(circuit(), domain, TOXIC, h_basis) for make in (making._scalars, making._scalars_on_arrays)]
+  assert made[0].keys() == made[1].keys()
+  for name, words in made[0].items():
+    assert np.array_equal(words, made[1][name]), name
+
+
+def test_large_circuits_are_set_up_on_arrays(monkeypatch):
+  small = setup(circuit(), TOXIC)
+  monkeypatch.setattr(making, "_FEW_ROWS", {False: 1})
+  monkeypatch.setattr(making, "_scalars", None)
+  large = setup(circuit(), TOXIC)
+  for name in ("a_query", "b_g1_query", "b_g2_query", "h_query", "l_query"):
+    assert getattr(large, name).to_ints() == getattr(small, name).to_ints(), name
+  for h_basis, tau in (("coset", oracle.root_of_unity(3, 5)), ("monomial", oracle.root_of_unity(2, 5))):
+    with pytest.raises(ValueError, match="draw another"):
+      setup(circuit(), ToxicWaste(tau, 1, 2, 3, 4), h_basis)
 
 
 def test_unused_private_wires_have_points_at_infinity():

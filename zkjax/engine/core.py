@@ -28,6 +28,10 @@ class EngineConfig:
   max_batch_log2_size: the largest domain, as a power of two, that counts as small. max_wait_seconds: how long a batch that is not full
   waits for more while the device has a free place.
   verify: check every proof before it is returned.
+  synthesis_processes: functions that produce witnesses run in processes, one for each of synthesis_threads, instead of on these threads:
+  for those that compute in Python for long, and would take the interpreter from the prover. They must be picklable, and so their results.
+  verify_processes: verification, some 14 ms of Python a proof, runs in processes, one for each of finish_threads: for a GPU, which proves
+  small circuits about as fast. For both see `processes.Processes`.
   """
   max_in_flight: int = 2
   synthesis_threads: int = 2
@@ -39,6 +43,8 @@ class EngineConfig:
   max_batch_log2_size: int = 10
   max_wait_seconds: float = 0.0
   verify: bool = True
+  synthesis_processes: bool = False
+  verify_processes: bool = False
 
   def checked(self):
     """self, or ValueError."""
@@ -46,6 +52,9 @@ class EngineConfig:
       value = getattr(self, name)
       if value is not None and (not isinstance(value, int) or value < 1):
         raise ValueError(f"{name} must be a positive int, got {value!r}")
+    for name in ("verify", "synthesis_processes", "verify_processes"):
+      if not isinstance(getattr(self, name), bool):
+        raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
     if not self.max_wait_seconds >= 0:
       raise ValueError(f"max_wait_seconds must not be negative, got {self.max_wait_seconds}")
     return self

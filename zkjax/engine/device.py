@@ -119,6 +119,9 @@ class DeviceWorker:
       partition.dispatch_ns = time.perf_counter_ns()
       core.mark(partition, "DISPATCH_START", time_ns=partition.dispatch_ns)
       partition.state = State.ON_DEVICE
+    if self.device.platform != "cpu" and self.in_flight == 1:
+      # nothing runs before the input is there, and no partition before this one tells when it begins
+      threading.Thread(target=_note_arrival, args=(batch[0], batch[0].witness), name="zkjax-arrival", daemon=True).start()
     try:
       with on_device(self.device), self.compiling.of(batch[0]), jax.profiler.TraceAnnotation("dispatch", **batch[0].where):
         pending = self.prover.start(batch[0].resident.key, [p.witness for p in batch], [p.blinding for p in batch],
@@ -159,8 +162,8 @@ class DeviceWorker:
     """The device is done with a partition: its memory and its place are free, and the rest is for the pool."""
     core = self.core
     if partition.started.acquire(blocking=False):
-      # nothing but queueing ran on the host: the device began after what was queued before, and not before the dispatch
-      core.mark(partition, "DEVICE_START", time_ns=max(self.last_end_ns, partition.dispatch_ns))
+      # nothing but queueing ran on the host: the device began after what was queued before, and not before dispatch and input
+      core.mark(partition, "DEVICE_START", time_ns=max(self.last_end_ns, partition.dispatch_ns, partition.arrived_ns))
     # not now: the thread that tells so may have waited for the interpreter
     end = partition.last_output_ns or time.perf_counter_ns()
     self.last_end_ns = max(self.last_end_ns, end)
@@ -209,6 +212,13 @@ class DeviceWorker:
     return {"device": str(self.device), "in_flight": self.in_flight, "load": self.load, "partitions_done": self.done,
             "dispatches": self.dispatches, "keys": len(self.keys), "key_loads": self.keys.loads, "key_evictions": self.keys.evictions,
             "bytes_reserved": self.budget.reserved, "bytes_peak": self.budget.peak, "bytes_total": self.budget.total}
+
+
+def _note_arrival(partition, witness):
+  """Notes when a witness has arrived on its device."""
+  with contextlib.suppress(Exception):         # the proof meets it again and says so
+    jax.block_until_ready(witness)
+    partition.arrived_ns = time.perf_counter_ns()
 
 
 class CompileWatch:

@@ -14,6 +14,7 @@ import threading
 import time
 
 import jax
+import numpy as np
 
 from zkjax.engine import status
 from zkjax.engine.core import Core, EngineConfig
@@ -21,6 +22,7 @@ from zkjax.engine.device import DeviceWorker
 from zkjax.engine.finish import Finisher
 from zkjax.engine.jobs import EngineClosed, EngineError, JobCancelled, JobFuture, SynthesisError
 from zkjax.engine.keys import key_bytes, partition_bytes
+from zkjax.engine.processes import Processes
 from zkjax.engine.prover import Prover
 from zkjax.engine.timeline import Timeline
 from zkjax.groth16.formats.circom import read_wtns
@@ -47,6 +49,7 @@ class Engine:
       raise ValueError("an engine needs at least one device, got none; None takes the first of the default backend")
     self.timeline = Timeline() if timeline is None else timeline
     prover = Prover() if prover is None else prover
+    self._producing = Processes(config.synthesis_threads) if config.synthesis_processes else None
     self._core = Core(config, self.timeline, len(devices))
     self._finisher = Finisher(self._core, prover)
     self._workers = [DeviceWorker(self._core, k, device, prover, self._finisher.submit) for k, device in enumerate(devices)]
@@ -149,6 +152,8 @@ class Engine:
       with core.changed:
         core.changed.wait_for(lambda worker=worker: not worker.load)
     self._finisher.close()
+    if self._producing:
+      self._producing.close()
     for worker in self._workers:
       worker.keys.make_room()
       worker.compiling.close()
@@ -183,7 +188,10 @@ class Engine:
         return core.drop(partition)
       core.mark(partition, "SYNTH_START")
       try:
-        witness, public = _produce(partition.source, running.job.key)
+        source = partition.source
+        witness = self._producing.run(_produce_to_send, source) if self._producing and callable(source) else _produce(source)
+        public = public_inputs(running.job.key, witness)       # refuses what is no witness of the key's circuit
+        witness = witness if isinstance(witness, Fr) else Fr.from_ints(witness)
       finally:
         core.mark(partition, "SYNTH_END")
       core.enqueue(partition, witness, public)
@@ -195,12 +203,14 @@ class Engine:
       core.drop(partition)
 
 
-def _produce(source, key):
-  """(Fr, public inputs) of a witness in any of the forms that a Job takes."""
+def _produce(source):
+  """The witness of a source in any of the forms that a Job takes: Fr or a list."""
   value = source() if callable(source) else source
   if isinstance(value, (str, os.PathLike)):
     value = read_wtns(value)
-  if not isinstance(value, Fr):
-    value = list(value)
-  public = public_inputs(key, value)            # refuses what is no witness of the key's circuit
-  return value if isinstance(value, Fr) else Fr.from_ints(value), public
+  return value if isinstance(value, Fr) else list(value)
+
+
+def _produce_to_send(source):
+  """As `_produce`, on the host: what a process has on its device is no device of this one."""
+  return jax.tree.map(np.asarray, value) if isinstance(value := _produce(source), Fr) else value

@@ -3,6 +3,7 @@ import concurrent.futures
 
 from zkjax.engine.jobs import EngineError, RejectedError, State
 from zkjax.engine.keys import Verifiers
+from zkjax.engine.processes import Processes
 from zkjax.groth16.formats.points import proof_to_bytes
 from zkjax.groth16.verify import verify, verify_batch
 
@@ -13,6 +14,8 @@ class Finisher:
   def __init__(self, core, prover):
     self.core, self.prover, self.verifiers = core, prover, Verifiers()
     self._pool = concurrent.futures.ThreadPoolExecutor(core.config.finish_threads, "zkjax-finish")
+    self._processes = Processes(core.config.finish_threads) if core.config.verify and core.config.verify_processes else None
+    self._run = self._processes.run if self._processes else lambda function, *args: function(*args)
 
   def submit(self, partition, worker):
     """Finishes a partition whose device is done, later, on the pool."""
@@ -28,6 +31,8 @@ class Finisher:
   def close(self):
     """Waits for what was submitted."""
     self._pool.shutdown(wait=True)
+    if self._processes:
+      self._processes.close()
 
   def _guarded(self, partition, worker):
     """Whatever goes wrong, the future ends."""
@@ -75,9 +80,9 @@ class Finisher:
     for partition in fresh:
       core.mark(partition, "VERIFY_START")
     vk = self.verifiers.of(running.job.key)
-    accepted = _holds(lambda: verify_batch(vk, [p.proof for p in fresh], [p.public for p in fresh]))
+    accepted = self._holds(verify_batch, vk, [p.proof for p in fresh], [p.public for p in fresh])
     for partition in fresh:
-      partition.verified = accepted or _holds(lambda p=partition: verify(vk, p.proof, p.public))
+      partition.verified = accepted or self._holds(verify, vk, partition.proof, partition.public)
       if not accepted:
         core.mark(partition, "VERIFY_END")
     if accepted:
@@ -85,10 +90,9 @@ class Finisher:
         core.mark(partition, "VERIFY_END")
     return [partition for partition in fresh if not partition.verified]
 
-
-def _holds(check):
-  """Whether a verification passes; what is malformed, such as a point that a fault took off the curve, does not."""
-  try:
-    return check()
-  except ValueError:
-    return False
+  def _holds(self, check, *args):
+    """Whether a verification passes; what is malformed, such as a point that a fault took off the curve, does not."""
+    try:
+      return self._run(check, *args)
+    except ValueError:
+      return False

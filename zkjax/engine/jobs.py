@@ -56,7 +56,7 @@ class Job:
   key: ProvingKey. A key object is one key; two objects of the same file are two keys.
   witnesses: for each partition what `groth16.prove` takes, the path of a .wtns file, or a function without arguments that returns one of
     these and runs on a thread of its own pool. A partition that has to be proved again is produced again. A function that computes for
-    long in Python holds the interpreter, which the prover needs too: let it wait for a process that computes.
+    long in Python holds the interpreter, which the prover needs too: `EngineConfig.synthesis_processes` runs it in a process.
   job_id: the caller's label, which need not be unique: the engine numbers jobs itself, and every submission is a new job.
   priority: larger ones go first; of equal ones the older job.
   deadline_seconds: from submission; None waits for ever.
@@ -131,7 +131,7 @@ class Partition:
     self.state = State.WAITING
     self.host = self.device_memory = self.resident = self.device = None
     self.witness = self.public = self.proof = self.encoded = self.pending = None
-    self.verified, self.dispatch_ns, self.last_output_ns = False, 0, 0
+    self.verified, self.dispatch_ns, self.arrived_ns, self.last_output_ns = False, 0, 0, 0
     self.started = threading.Lock()             # taken by the first stage that begins, of those that begin at once
     self.events = []
 

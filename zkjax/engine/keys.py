@@ -5,6 +5,7 @@ import threading
 
 import jax
 
+from zkjax.groth16.prove import prepare_on_device
 from zkjax.groth16.verify import prepare
 from zkjax.ops.msm import on_gpu
 
@@ -14,8 +15,9 @@ _LIVE_VECTORS = 12                            # scalars per row of the domain th
 
 
 def key_bytes(key):
-  """An estimate of the memory of a resident key: its arrays, and the prepared queries, twice as large."""
-  return 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(key))
+  """An estimate of the memory of a resident key: on a GPU of its tables, which take what is free, up to a dozen times their points; else of
+  its arrays, and the prepared queries, twice as large."""
+  return key.device_bytes() or 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(key))
 
 
 def partition_bytes(key):
@@ -125,7 +127,7 @@ class KeyStore:
 def _prepare(key):
   """What the prover will use of a key, made now."""
   if on_gpu():
-    _ = key.blinded_bases, key.resident_constraints, key.twiddles
+    prepare_on_device(key)
   else:
     _ = key.bases
 

@@ -3,7 +3,7 @@
 `prove` = `finish(start(...))`. `start` checks its input, dispatches everything and returns; `finish` waits and does the last point
 arithmetic on Python integers. On the CPU backend each multi-scalar multiplication is a task of a small thread pool, because only calls
 from several threads overlap there; XLA releases the interpreter while it computes. On a GPU everything is queued on the device in one
-sequence, and nothing but the five sums comes back.
+sequence, and nothing but A, B and C comes back.
 
 On the CPU backend each stage runs inside `span(name)`, a context manager on the thread that runs it: by default a mark in the profiler's
 trace. The names are those of STAGES; they are stable.
@@ -27,8 +27,9 @@ from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
-from zkjax.ops.msm import on_gpu, shared_scalars, start_sums
+from zkjax.ops.msm import on_gpu, shared_scalars
 from zkjax.ops.programs import stored
+from zkjax.ops.queued import compile_sums, start_combined, start_made, start_sums
 
 # quotient: matvec and quotient, one program
 STAGES = ("quotient", "msm_a", "msm_b_g1", "msm_b_g2", "msm_h", "msm_l")
@@ -40,7 +41,7 @@ class Pending:
   key: ProvingKey
   blinding: Blinding
   sums: dict                                  # name of the query -> something whose result() is an affine integer point
-  first: Optional[Fr] = None                  # on a GPU: wire 0, still to be checked, and the sums are those of `blinded_bases`
+  first: Optional[object] = None              # on a GPU: wire 0, to be checked when it is there, and the sums are A, B and C
 
 
 def prove(key, witness, blinding=None):
@@ -121,13 +122,9 @@ def finish(pending):
   """Waits for a dispatched proof and assembles it."""
   if pending.first is None:
     return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
-  _check_first(pending.first)
-  sums, blinding = pending.sums, pending.blinding
-  # s A + r B while the device works on the other sums
-  a, b1 = sums["a"].result(), sums["b_g1"].result()
-  scaled = G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)])
-  c = G1.sum([scaled, sums["l"].result(), sums["h"].result()])
-  return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, sums["b_g2"].result()), Affine.from_ints(Fp, c))
+  _check_first(pending.first.result())
+  a, b, c = (pending.sums[name].result() for name in ("a", "b_g2", "c"))
+  return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
 
 
 def assemble(key, sums, blinding):
@@ -191,13 +188,29 @@ def _dispatch(key, witness, pool, exponents, span, threads):
   return sums | {"h": submit("h", exponents)}
 
 
+def prepare_on_device(key):
+  """Makes what proofs of a key use on a GPU and compiles their programs, all at the same time; nothing where that has been done."""
+  if "blinded_bases" in vars(key):
+    return
+  bases, values = key.blinded_bases, lambda n: Fr(jax.ShapeDtypeStruct((Fr.num_limbs, n), jnp.uint32))
+  witness = values(key.num_wires)
+  compile_sums([bases.a, bases.b_g1, bases.l], witness, values(4), bases.b_g2, bases.h, *_quotient_of(key, witness))
+
+
+def _quotient_of(key, witness):
+  """The scalars of the h query as a function, its arrays and its static arguments."""
+  return quotient_scalars_with, (key.resident_constraints, witness, key.twiddles), (key.domain, key.h_basis)
+
+
 def _start_on_device(key, witness, blinding):
-  """Queues everything on the GPU, and returns at once. First what `finish` works on while the rest runs, the longest sum last."""
-  bases, witness, r, s = key.blinded_bases, jax.device_put(witness), blinding.r, blinding.s
-  sums, scalars = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
-  exponents = quotient_scalars_with(key.resident_constraints, witness, key.twiddles, key.domain, key.h_basis)
-  sums = dict(zip(("a", "b_g1", "l"), sums)) | {"h": bases.h.start(exponents), "b_g2": bases.b_g2.start(scalars)}
-  return Pending(key, blinding, sums, witness[:1])
+  """Queues everything on the GPU, and returns at once: three programs, of which the last one assembles C from what the others made."""
+  prepare_on_device(key)
+  bases, r, s = key.blinded_bases, blinding.r, blinding.s
+  witness = witness if isinstance(witness.limbs, jax.Array) else jax.device_put(witness)
+  (a, b_g1, l), scalars, first = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
+  h = start_made(bases.h, *_quotient_of(key, witness))
+  b_g2, c = start_combined(bases.b_g2, scalars, [a, b_g1], [s, r], [l, h])
+  return Pending(key, blinding, {"a": a, "b_g2": b_g2, "c": c}, first)
 
 
 @contextlib.contextmanager
@@ -222,10 +235,10 @@ def _checked(key, witness):
   if witness.shape != (key.num_wires,):
     raise ValueError(f"the key's circuit has {key.num_wires} wires, the witness has shape {witness.shape}: it belongs to another circuit")
   if not (on_gpu() and isinstance(witness.limbs, jax.Array)):        # there `finish` does it: reading it would wait for all that is queued
-    _check_first(witness[:1])
+    _check_first(witness[0].to_ints())
   return witness
 
 
-def _check_first(wire):
-  if Fr(np.asarray(wire.limbs)).to_ints() != [1]:
+def _check_first(value):
+  if value != 1:
     raise ValueError("wire 0 of a witness is the constant 1, this one has another value: it is not a circom witness")

@@ -1,27 +1,31 @@
 """Keys from a circuit, for tests and benchmarks only: whoever runs this knows the trapdoor and can forge proofs.
 
-Scalars are computed on Python integers, exactly and without compiling. The points are multiples of the two generators: the sum of one entry
-of a table for each byte of the scalar, for all scalars of a group in one batch.
+Scalars of a small circuit are computed on Python integers, exactly and without compiling, those of a large one by one program on arrays.
+The points are multiples of the two generators: the sum of one entry of a table for each byte of the scalar, for all scalars of a group in
+one batch. On a GPU they stay there.
 """
 import dataclasses
 import functools
 import secrets
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from zkjax.groth16.types import ProvingKey, VerifyingKey
+from zkjax.groth16.r1cs import matrix_vector
+from zkjax.groth16.types import ProvingKey, SparseMatrix, VerifyingKey
 from zkjax.ops import bls12_381
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.curve import XYZZ, Affine
-from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.field import Fp, Fp2, Fr
 from zkjax.ops.int_curve import G1, G2
-from zkjax.ops.msm import sums_of_entries
-from zkjax.ops.ntt import Domain
+from zkjax.ops.msm import on_gpu, sums_of_entries
+from zkjax.ops.ntt import Domain, intt
 
 _WINDOWS = 32                                 # bytes of a scalar
 _CHUNK = 4096                                 # points made by one call: all circuits share one compilation a group
+_FEW_ROWS = {False: 1 << 17, True: 1 << 12}   # up to which Python integers are done before a program is compiled; on a GPU: True
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -65,12 +69,12 @@ def setup(constraints, toxic=None, h_basis="coset", generator=bls12_381.SNARKJS_
     generator: the non-residue behind the roots of unity: 5 for snarkjs, 7 for bellman and arkworks.
 
   Returns:
-    ProvingKey on the host, Affine points.
+    ProvingKey, Affine points: queries on the GPU where the kernels run, all else on the host.
 
   Raises:
     ValueError: constraints without C, another basis, or tau that is one of the evaluation points.
 
-  Cost: about 3 us of Python a constraint or entry, 32 additions a point that is not infinity.
+  Cost: for a small circuit about 3 us of Python a constraint or entry; 32 additions a point that is not infinity.
   """
   if constraints.c is None:
     raise ValueError("a setup needs the C matrix, which a zkey does not hold: read the circuit from its .r1cs file")
@@ -78,16 +82,13 @@ def setup(constraints, toxic=None, h_basis="coset", generator=bls12_381.SNARKJS_
     raise ValueError(f'h_basis must be "coset" (snarkjs) or "monomial" (bellman, arkworks), got {h_basis!r}')
   domain = Domain((constraints.num_rows - 1).bit_length(), generator)
   toxic = ToxicWaste.random() if toxic is None else toxic
-  u, v, combined = _wire_scalars(constraints, domain, toxic)
-  num_inputs = constraints.num_public + 1
-  over = lambda divisor, values: [value * pow(divisor, -1, R) % R for value in values]
-  g1 = _multiples(Fp, {
-      "alpha": [toxic.alpha], "beta": [toxic.beta], "delta": [toxic.delta], "a": u, "b": v,
-      "public": over(toxic.gamma, combined[:num_inputs]), "l": over(toxic.delta, combined[num_inputs:]),
-      "h": over(toxic.delta, _h_scalars(domain, toxic.tau, h_basis))})
-  g2 = _multiples(Fp2, {"beta": [toxic.beta], "gamma": [toxic.gamma], "delta": [toxic.delta], "b": v})
-  vk = VerifyingKey(g1["alpha"][0], g2["beta"][0], g2["gamma"][0], g2["delta"][0], g1["public"])
-  return ProvingKey(vk, g1["beta"][0], g1["delta"][0], g1["a"], g1["b"], g2["b"], g1["h"], g1["l"], constraints, domain, h_basis)
+  make = _scalars if domain.size <= _FEW_ROWS[on_gpu()] else _scalars_on_arrays
+  words = make(constraints, domain, toxic, h_basis)
+  single = lambda *names: {name: _words([getattr(toxic, name)]) for name in names}
+  g1 = _multiples(Fp, single("alpha", "beta", "delta") | words)
+  g2 = _multiples(Fp2, single("beta", "gamma", "delta") | {"b": words["b"]})
+  points = jax.device_get((g1["alpha"][0], g2["beta"][0], g2["gamma"][0], g2["delta"][0], g1["public"], g1["beta"][0], g1["delta"][0]))
+  return ProvingKey(VerifyingKey(*points[:5]), *points[5:], g1["a"], g1["b"], g2["b"], g1["h"], g1["l"], constraints, domain, h_basis)
 
 
 # Scalars
@@ -97,12 +98,16 @@ def lagrange(domain, point):
 
   Raises ValueError where the point lies in the domain.
   """
+  _check_outside(domain, point)
   elements, end = domain.elements(), pow(domain.shift, domain.size, R)
   factor = (pow(point, domain.size, R) - end) * pow(domain.size * end, -1, R) % R
-  if factor == 0:
-    raise ValueError("tau is one of the evaluation points, where the key would reveal it: draw another one")
   inverses = _inverses([(point - x) % R for x in elements])
   return [factor * x % R * inverse % R for x, inverse in zip(elements, inverses)]
+
+
+def _check_outside(domain, point):
+  if pow(point, domain.size, R) == pow(domain.shift, domain.size, R):
+    raise ValueError("tau is one of the evaluation points, where the key would reveal it: draw another one")
 
 
 def _inverses(values):
@@ -117,8 +122,8 @@ def _inverses(values):
   return out
 
 
-def _wire_scalars(constraints, domain, toxic):
-  """u_i(tau), v_i(tau) and (beta u_i + alpha v_i + w_i)(tau) for every wire i."""
+def _scalars(constraints, domain, toxic, h_basis):
+  """{query: plain uint32[8, n]} of what the generators are multiplied with."""
   basis = lagrange(domain, toxic.tau)
 
   def columns(matrix):
@@ -127,14 +132,17 @@ def _wire_scalars(constraints, domain, toxic):
       sums[wire] += value * basis[row]
     return [v % R for v in sums]
   u, v, w = (columns(m) for m in (constraints.a, constraints.b, constraints.c))
-  return u, v, [(toxic.beta * a + toxic.alpha * b + c) % R for a, b, c in zip(u, v, w)]
+  combined = [(toxic.beta * a + toxic.alpha * b + c) % R for a, b, c in zip(u, v, w)]
+  h, inputs = _h_scalars(domain, toxic.tau, h_basis), constraints.num_public + 1
+  over = lambda divisor, values: [value * pow(divisor, -1, R) % R for value in values]
+  return {"a": _words(u), "b": _words(v), "public": _words(over(toxic.gamma, combined[:inputs])),
+          "l": _words(over(toxic.delta, combined[inputs:])), "h": _words(over(toxic.delta, h))}
 
 
 def _h_scalars(domain, tau, h_basis):
   """What the h query is made of, before the division by delta."""
   if h_basis == "coset":
-    even = (1 - pow(tau, domain.size, R)) * pow(2, -1, R) % R        # 0 on the even powers of the root of order 2n, 1 on the odd ones
-    return [even * value % R for value in lagrange(domain.odd_coset(), tau)]
+    return [_even(domain, tau) * value % R for value in lagrange(domain.odd_coset(), tau)]
   value, out = (pow(tau, domain.size, R) - 1) % R, []
   for _ in range(domain.size - 1):
     out.append(value)
@@ -142,28 +150,73 @@ def _h_scalars(domain, tau, h_basis):
   return out
 
 
+def _even(domain, tau):
+  """The value at tau of the polynomial that is 0 on the even powers of the root of order 2n and 1 on the odd ones."""
+  return (1 - pow(tau, domain.size, R)) * pow(2, -1, R) % R
+
+
+def _words(values):
+  """Plain uint32[8, n] of integers in [0, r)."""
+  return np.frombuffer(b"".join(v.to_bytes(32, "little") for v in values), np.uint32).reshape((-1, 8)).T
+
+
+def _scalars_on_arrays(constraints, domain, toxic, h_basis):
+  """As `_scalars`. What is secret goes into the program as data, never as a constant of it: programs are kept on disk."""
+  odd, tau = domain.odd_coset(), toxic.tau
+  _check_outside(domain, tau)
+  if h_basis == "coset":
+    _check_outside(odd, tau)
+  h_ratio, h_first = (tau * pow(odd.shift, -1, R), _even(domain, tau)) if h_basis == "coset" else (tau, pow(tau, domain.size, R) - 1)
+  inverse = lambda v: pow(v, -1, R)
+  factors = Fr.from_ints([toxic.alpha, toxic.beta, inverse(toxic.gamma), inverse(toxic.delta), h_first * inverse(toxic.delta)])
+  tables = [_power_tables(ratio, domain.log2_size) for ratio in (tau, h_ratio)]
+  return _scalar_program(constraints, factors, tables, domain, h_basis)
+
+
+def _power_tables(ratio, bits):
+  """(high, low): ratio^(i + j 2^l) = low[i] high[j] for i < 2^l, l half of `bits`."""
+  low = (bits + 1) // 2
+  powers = lambda base, count: Fr.from_ints([pow(base, k, R) for k in range(count)])
+  return powers(pow(ratio, 1 << low, R), 1 << (bits - low)), powers(ratio, 1 << low)
+
+
+@functools.partial(jax.jit, static_argnames=("domain", "h_basis"))
+def _scalar_program(constraints, factors, tables, domain, h_basis):
+  """L_i(s t) = 1/n sum_k t^k w^(-ik) on the coset s <w>: an inverse transform of powers. The products take the matrices' transposes."""
+  alpha, beta, over_gamma, over_delta, h_factor = (factors[k] for k in range(5))
+  powers, h_powers = ((high[:, None] * low[None]).reshape(-1) for high, low in tables)
+  basis = intt(domain, powers)
+  column = lambda m: matrix_vector(SparseMatrix(m.wires, m.rows, m.values), basis, constraints.num_wires)
+  u, v, w = (column(m) for m in (constraints.a, constraints.b, constraints.c))
+  combined, inputs = beta * u + alpha * v + w, constraints.num_public + 1
+  h = intt(domain, h_powers) if h_basis == "coset" else h_powers[:-1]
+  scalars = {"a": u, "b": v, "public": combined[:inputs] * over_gamma, "l": combined[inputs:] * over_delta, "h": h * h_factor}
+  return {name: values.to_plain() for name, values in scalars.items()}
+
+
 # Points
 
 def generator_multiples(field, scalars):
   """Affine[n] of the generator of G1 (field Fp) or G2 (Fp2) times each of the integers in [0, r); zero gives infinity."""
-  return _multiples(field, {"points": scalars})["points"]
+  return _multiples(field, {"points": _words(scalars)})["points"]
 
 
 def _multiples(field, scalars):
-  """{name: Affine[len]} of the generator times each scalar of {name: integers}; zero gives infinity, (0, 0)."""
-  flat = [s for values in scalars.values() for s in values]
-  points = sums_of_entries(_table(field), flat)
+  """{name: Affine[n]} of the generator times each scalar of {name: plain uint32[8, n]}; zero gives infinity, (0, 0)."""
+  library = jnp if any(isinstance(v, jax.Array) for v in scalars.values()) else np
+  words = library.concatenate(list(scalars.values()), axis=1)
+  points = sums_of_entries(_table(field), words)
   if points is None:
-    points = _in_chunks(field, flat)
-  ends = np.cumsum([len(values) for values in scalars.values()]).tolist()
-  return {name: points[end - len(values):end] for (name, values), end in zip(scalars.items(), ends)}
+    points = _in_chunks(field, np.asarray(words))
+  ends = np.cumsum([v.shape[1] for v in scalars.values()]).tolist()
+  return {name: points[end - values.shape[1]:end] for (name, values), end in zip(scalars.items(), ends)}
 
 
-def _in_chunks(field, flat):
-  """Affine[n] of the generator times each integer."""
-  places = [i for i, s in enumerate(flat) if s]
-  points = jax.tree.map(lambda leaf: np.zeros((leaf.shape[0], len(flat)), np.uint32), Affine.infinity(field))
-  digits = np.frombuffer(b"".join(flat[i].to_bytes(_WINDOWS, "little") for i in places), np.uint8).reshape((-1, _WINDOWS))
+def _in_chunks(field, words):
+  """Affine[n] of the generator times each plain scalar of uint32[8, n]."""
+  places = np.flatnonzero(words.any(axis=0))
+  points = jax.tree.map(lambda leaf: np.zeros((leaf.shape[0], words.shape[1]), np.uint32), Affine.infinity(field))
+  digits = np.ascontiguousarray(words[:, places].T).view(np.uint8)
   for start in range(0, len(places), _CHUNK):
     chunk = digits[start:start + _CHUNK]
     made = _sum_of_entries(_table(field), np.pad(chunk, ((0, _CHUNK - len(chunk)), (0, 0))).T.astype(np.int32))

@@ -17,6 +17,7 @@ import secrets
 from typing import NamedTuple, Optional
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops import bls12_381
@@ -111,7 +112,7 @@ class ProvingKey:
   def blinded_bases(self):
     """The queries with the points of blinding behind them, for a GPU: all but h take the wires' scalars and then 1, r, s, -r s.
 
-    So their sums are A, B in G1, B, and what C has beside h, s A and r B, and the host has less to add.
+    So their sums are A, B in G1, B, and what C has beside h, s A and r B.
     """
     alpha, beta, delta, nothing = self.vk.alpha_g1, self.beta_g1, self.delta_g1, Affine.infinity(Fp)
     beta2, delta2, nothing2 = self.vk.beta_g2, self.vk.delta_g2, Affine.infinity(Fp2)
@@ -122,11 +123,24 @@ class ProvingKey:
 
   def _prepared(self, *queries):
     """QueryBases. On a GPU every point may take as much memory as another of its group: then queries of equal sizes get equal plans."""
+    stages = (f"msm_{name}" for name in QueryBases._fields)
+    return QueryBases(*map(FixedBases.prepare, queries, *self._shares(queries), stages))
+
+  def _shares(self, queries):
+    """(offsets, budgets) of the queries: with which scalar each begins, and the bytes that its tables may take."""
     offsets = (0, 0, 0, 0, self.num_public + 1)
     sizes = [(offset + query.shape[0]) * len(jax.tree.leaves(query)) for query, offset in zip(queries, offsets)]
     budget = table_budget()
-    shares = [budget and budget * size // max(sum(sizes), 1) for size in sizes]
-    return QueryBases(*map(FixedBases.prepare, queries, offsets, shares))
+    return offsets, [budget and budget * size // max(sum(sizes), 1) for size in sizes]
+
+  def device_bytes(self):
+    """Bytes of a GPU's memory that the prepared queries, the constraints and the tables of roots take; 0 without one. The four points of
+    blinding behind each query are not counted."""
+    if table_budget() is None:
+      return 0
+    queries = (self.a_query, self.b_g1_query, self.b_g2_query, self.h_query, self.l_query)
+    tables, roots = sum(map(FixedBases.device_bytes, queries, *self._shares(queries))), 2 * 4 * Fr.num_limbs << self.domain.log2_size
+    return tables + roots + sum(v.nbytes for v in jax.tree.leaves(self.constraints))
 
   @functools.cached_property
   def resident_constraints(self):
@@ -148,8 +162,10 @@ class ProvingKey:
 
 
 def _followed(query, *points):
-  """The query and the points, on the host."""
-  join = lambda *leaves: np.concatenate([np.asarray(leaves[0])] + [np.asarray(v)[:, None] for v in leaves[1:]], axis=1)
+  """The query and the points, where the query lies."""
+  def join(first, *others):
+    library = jnp if isinstance(first, jax.Array) else np
+    return library.concatenate([first] + [library.asarray(v)[:, None] for v in others], axis=1)
   return jax.tree.map(join, query, *points)
 
 

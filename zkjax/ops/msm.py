@@ -75,15 +75,21 @@ class FixedBases:
   on_gpu: bool = False
 
   @classmethod
-  def prepare(cls, points, offset=0, budget=None):
+  def prepare(cls, points, offset=0, budget=None, stage="msm"):
     """From an Affine batch [n] in G1 or G2; point i goes with scalar offset + i. Infinite points are dropped here once.
 
-    budget: on a GPU, the bytes that tables of multiples may take; None for what is free.
+    budget: on a GPU, the bytes that tables of multiples may take; None for what is free. stage: what a trace of a GPU calls the sums.
     """
     if support.usable():
       from zkjax.ops.gpu import fixed
-      return cls(fixed.prepare(points, offset, budget), True)
+      return cls(fixed.prepare(points, offset, budget, stage=stage), True)
     return cls(cpu.prepare(points, offset))
+
+  @staticmethod
+  def device_bytes(points, offset=0, budget=None):
+    """Bytes of a GPU's memory that `prepare` takes there."""
+    from zkjax.ops.gpu import fixed
+    return fixed.table_bytes(points, offset, budget)
 
   def msm(self, scalars):
     """sum_i scalars[offset + i] * points[i] as an affine integer point, None for infinity.
@@ -113,16 +119,9 @@ def on_gpu():
   return support.usable()
 
 
-def start_sums(bases, values, more):
-  """Starts the sums of several FixedBases on a GPU with the same scalars, Fr[n] and behind them Fr[m], as one program. Returns the pending
-  sums, as `FixedBases.start` does, and the scalars, prepared for others with the same plan."""
-  from zkjax.ops.gpu import fixed
-  return fixed.start_several([b.prepared for b in bases], values, more)
-
-
 def sums_of_entries(table, scalars):
-  """Affine[n]: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and integers; None where
-  the kernels do not run."""
+  """Affine[n] on the GPU: sum_w table[w, byte w of the scalar] for an Affine table [32, 256] (leaves [32, limbs, 256]) and plain scalars
+  uint32[8, n]; None where the kernels do not run."""
   if not support.usable():
     return None
   from zkjax.ops.gpu import fixed

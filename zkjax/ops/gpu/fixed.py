@@ -3,6 +3,7 @@
 Every step is a program of its own, so that queries of equal sizes share the compiled one, and queries that take the same scalars share
 digits, sort and pieces.
 """
+import concurrent.futures
 import dataclasses
 import functools
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zkjax.ops.field import Fp, Fr
-from zkjax.ops.gpu import msm, simt
+from zkjax.ops.gpu import msm, points, simt, support
 from zkjax.ops.gpu import msm_kernels as kernels
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
@@ -22,10 +23,11 @@ _SHARE = 0.6                                 # of the free memory that tables ma
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bases:
-  """rows: uint32[f num_scalars, 2 d 12], `msm.table_rows`."""
+  """rows: uint32[f num_scalars, 2 d 12], `msm.table_rows`. stage: what a trace calls the sum."""
   plan: msm.Plan
   rows: jax.Array
   num_scalars: int
+  stage: str = "msm"
 
 
 class Scalars:
@@ -34,47 +36,85 @@ class Scalars:
   def __init__(self, words):
     self.words, self._schedules = jnp.asarray(words), {}
 
+  def knows(self, plan):
+    """Whether the Schedule of a plan has been made."""
+    return plan in self._schedules
+
+  def keep(self, plan, work):
+    """Remembers the Schedule of a plan."""
+    self._schedules[plan] = work
+
   def schedule(self, plan):
     """The Schedule of a plan."""
-    if plan not in self._schedules:
-      self._schedules[plan] = _schedule(self.words, plan)
+    if not self.knows(plan):
+      self.keep(plan, _schedule(self.words, plan))
     return self._schedules[plan]
 
 
 class Pending:
-  """A sum that the device is working on: `result` waits for it. row: its words on the device, None for no points."""
+  """A sum that the device is working on: `result` waits for it. row: its words on the device, behind `offset` others that a program made
+  with it; None for no points."""
 
-  def __init__(self, row, degree):
-    self.row, self._degree = row, degree
+  def __init__(self, row, degree, offset=0):
+    self.row, self._degree, self._offset = row, degree, offset
 
   def result(self):
     """The affine integer point, None for infinity."""
-    return None if self.row is None else affine(np.asarray(self.row), self._degree)
+    if self.row is None:
+      return None
+    return affine(np.asarray(self.row)[self._offset:][:points.xyzz_words(self._degree)], self._degree)
+
+  def place(self):
+    """The row, of zeros for infinity if there is none, and the offset."""
+    return jnp.zeros(points.xyzz_words(self._degree), jnp.uint32) if self.row is None else self.row, self._offset
+
+
+class PendingScalar:
+  """A plain scalar at the end of a row that the device is writing."""
+
+  def __init__(self, row):
+    self.row = row
+
+  def result(self):
+    """The integer."""
+    return int.from_bytes(np.asarray(self.row)[-Fr.num_limbs:].tobytes(), "little")
 
 
 def free_bytes():
   """What tables may take of the memory of the default device."""
-  stats = jax.devices()[0].memory_stats() or {}
-  free = stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else _DEFAULT_BYTES
-  return int(free * _SHARE)
+  free = support.free_bytes()
+  return int((_DEFAULT_BYTES if free is None else free) * _SHARE)
 
 
-def prepare(points, offset=0, budget=None, plan=None, launch=simt.launch):
+def prepare(affine_points, offset=0, budget=None, plan=None, launch=simt.launch, stage="msm"):
   """Bases from an Affine batch [n]; point i goes with scalar offset + i: infinite points stand before.
 
-  Args: budget: bytes that the tables may take, None for what is free. plan: forces window and factor.
+  Args: budget: bytes that the tables may take, None for what is free. plan: forces window and factor. stage: of the Bases.
 
   Raises: MemoryError: not even the points themselves fit. Cost: (f - 1) c s doublings and an inversion a point.
   """
-  parts = [np.asarray(v).T for v in jax.tree.leaves(points)]
-  rows = np.pad(np.concatenate(parts, axis=1), ((offset, 0), (0, 0)))
-  count = len(rows)
+  count = offset + affine_points.shape[0]
   if plan is None:
-    budget, needed = free_bytes() if budget is None else budget, rows.nbytes
-    if needed > budget:
-      raise MemoryError(f"{count} points need {needed} bytes on the device, {budget} may be used: free some, or use fewer points")
-    plan = msm.default_plan(count, budget // needed if needed else 1)
-  return Bases(plan, _table(jnp.asarray(rows), plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count)
+    plan, needed = _affordable_plan(affine_points, offset, budget)
+    working = msm.working_bytes(len(jax.tree.leaves(affine_points)) // 2, count, plan)
+    support.require(plan.factor * needed + working, f"tables of {count} points and a sum over them", "free some, or use fewer points")
+  rows = jnp.pad(msm.point_rows(affine_points), ((offset, 0), (0, 0)))
+  return Bases(plan, _table(rows, plan) if launch is simt.launch else msm.table_rows(rows, plan, launch), count, stage)
+
+
+def table_bytes(affine_points, offset, budget):
+  """The bytes of the tables that `prepare` would make."""
+  plan, needed = _affordable_plan(affine_points, offset, budget)
+  return plan.factor * needed
+
+
+def _affordable_plan(affine_points, offset, budget):
+  """(the plan with as many tables as `budget` allows, None for what is free; the bytes of one table)."""
+  count = offset + affine_points.shape[0]
+  budget, needed = free_bytes() if budget is None else budget, count * 4 * FP.words * len(jax.tree.leaves(affine_points))
+  if needed > budget:
+    raise MemoryError(f"{count} points need {needed} bytes on the device, {budget} may be used: free some, or use fewer points")
+  return msm.default_plan(count, budget // needed if needed else 1), needed
 
 
 def degree_of(rows):
@@ -89,22 +129,64 @@ def start(bases, scalars):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
   if not bases.num_scalars:
     return Pending(None, degree_of(bases.rows))
-  return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan))[0]
+  if scalars.knows(bases.plan):
+    return _pending([bases], _sums([bases.rows], scalars.schedule(bases.plan), bases.plan))[0]
+  row, work = _sum_and_schedule(bases.rows, scalars.words, bases.plan)
+  scalars.keep(bases.plan, work)
+  return _pending([bases], row)[0]
 
 
 def start_several(bases, values, more):
-  """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, and Scalars that know the schedule.
+  """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, Scalars that know the schedule, and
+  the first scalar, pending.
 
   One program where all have one plan, as the queries of a key do: a dispatch costs some hundred microseconds of the host.
   """
   plan = bases[0].plan
   if any(b.plan != plan for b in bases):
     scalars = Scalars(_plain(values, more))
-    return [start(b, scalars) for b in bases], scalars
-  rows, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan)
+    return [start(b, scalars) for b in bases], scalars, PendingScalar(scalars.words[:, 0])
+  row, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan, tuple(b.stage for b in bases))
   scalars = Scalars(words)
-  scalars._schedules[plan] = work
-  return _pending(bases, rows), scalars
+  scalars.keep(plan, work)
+  return _pending(bases, row), scalars, PendingScalar(row)
+
+
+def start_made(bases, function, arrays, static):
+  """Dispatches, as one program, the sum with the scalars function(*arrays, *static): a Pending."""
+  if not bases.num_scalars:
+    return Pending(None, degree_of(bases.rows))
+  return _pending([bases], _sum_and_made(bases.rows, bases.plan, function, arrays, static, bases.stage))[0]
+
+
+def start_combined(bases, scalars, factored, factors, plain):
+  """Dispatches, as one program, a sum with Scalars, and sum k_i P_i + sum Q_j for pending sums P (factored) and Q (plain) in G1 and
+  integers k below r. Returns the two Pendings."""
+  lanes = msm.combination_lanes(factors, len(plain))
+  rows, offsets = zip(*(total.place() for total in (*factored, *plain)))
+  row = _sum_and_combined(bases.rows, scalars.schedule(bases.plan), bases.plan, rows, offsets, len(factored), lanes, bases.stage)
+  row.copy_to_host_async()
+  degree = degree_of(bases.rows)
+  return Pending(row, degree), Pending(row, 1, points.xyzz_words(degree))
+
+
+def compile_together(several, values, more, other, made, function, arrays, static):
+  """Compiles, in threads, what start_several(several, values, more), start_made(made, function, arrays, static), and start_combined of
+  `other` and the sums of these two, the first two of them with factors, will run. jit keeps for a call what was compiled ahead of it."""
+  plan = several[0].plan
+  if any(b.plan != plan for b in (*several, other)) or not (other.num_scalars and made.num_scalars):
+    return
+  rows, stages = [b.rows for b in several], tuple(b.stage for b in several)
+  row, _, work = jax.eval_shape(lambda *v: _sums_and_schedule(*v, plan, stages), rows, values, more)
+  made_row = jax.eval_shape(lambda *v: _sum_and_made(v[0], made.plan, function, v[1], static, made.stage), made.rows, arrays)
+  parts = [(row, points.xyzz_words(1) * k) for k in range(len(several))] + [(made_row, 0)]
+  rest = zip(*parts), 2, msm.combination_lanes([0, 0], len(parts) - 2)
+  with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    programs = [pool.submit(_sum_and_combined.lower(other.rows, work, plan, *rest[0], *rest[1:], other.stage).compile),
+                pool.submit(_sum_and_made.lower(made.rows, made.plan, function, arrays, static, made.stage).compile),
+                pool.submit(_sums_and_schedule.lower(rows, values, more, plan, stages).compile)]
+    for program in programs:
+      program.result()
 
 
 @jax.jit
@@ -112,27 +194,47 @@ def _plain(values, more):
   return Fr(jnp.concatenate([values.limbs, more.limbs], axis=1)).to_plain()
 
 
-def _pending(bases, rows):
-  for row in rows:
-    row.copy_to_host_async()
-  return [Pending(row, degree_of(b.rows)) for row, b in zip(rows, bases)]
+def _pending(bases, row):
+  row.copy_to_host_async()
+  degrees = [degree_of(b.rows) for b in bases]
+  ends = np.cumsum([points.xyzz_words(d) for d in degrees]).tolist()
+  return [Pending(row, d, end) for d, end in zip(degrees, [0] + ends)]
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _sums(rows, work, plan, stages=None):
+  """The words of all sums, one behind the other: one array to fetch."""
+  return jnp.concatenate([v for total in msm.sums_scheduled(rows, work, plan, stages=stages) for v in jax.tree.leaves(total)])
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _sums_and_schedule(rows, values, more, plan, stages=None):
+  with jax.named_scope("msm_schedule"):
+    words = _plain(values, more)
+    work = msm.schedule(words, plan)
+  return jnp.concatenate([_sums(rows, work, plan, stages), words[:, 0]]), words, work
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _sums(rows, work, plan):
-  return [jnp.concatenate(jax.tree.leaves(total)) for total in msm.sums_scheduled(rows, work, plan)]
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _sums_and_schedule(rows, values, more, plan):
-  words = _plain(values, more)
+def _sum_and_schedule(rows, words, plan):
   work = msm.schedule(words, plan)
-  return _sums(rows, work, plan), words, work
+  return _sums([rows], work, plan), work
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _table(rows, plan):
-  return msm.table_rows(rows, plan)
+@functools.partial(jax.jit, static_argnums=(2, 4, 5, 7))
+def _sum_and_combined(rows, work, plan, totals, offsets, num_factored, lanes, stage="msm"):
+  parts = jnp.stack([total[offset:offset + points.xyzz_words(1)] for total, offset in zip(totals, offsets)])
+  with jax.named_scope("msm_combined"):
+    total = msm.combined(parts[:num_factored], parts[num_factored:], *lanes)
+  return jnp.concatenate([_sums([rows], work, plan, (stage,)), *jax.tree.leaves(total)])
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
+def _sum_and_made(rows, plan, function, arrays, static, stage="msm"):
+  words = function(*arrays, *static)
+  with jax.named_scope("msm_schedule"):
+    work = msm.schedule(words, plan)
+  return _sums([rows], work, plan, (stage,))
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -140,17 +242,33 @@ def _schedule(words, plan):
   return msm.schedule(words, plan)
 
 
-def sums_of_entries(table, scalars, launch=simt.launch):
-  """See `ops.msm`: on the host, Affine[n]."""
+@functools.partial(jax.jit, static_argnums=1)
+def _table(rows, plan):
+  return msm.table_rows(rows, plan)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _sum_and_schedule(rows, words, plan):
+  work = msm.schedule(words, plan)
+  return _sums([rows], work, plan), work
+
+
+def sums_of_entries(table, words, launch=simt.launch):
+  """See `ops.msm`: Affine[n] on the device."""
   leaves, structure = jax.tree.flatten(table)
   rows = np.concatenate([np.asarray(v).transpose(0, 2, 1).reshape(-1, FP.words) for v in leaves], axis=1)
-  words = np.frombuffer(b"".join(int(k).to_bytes(32, "little") for k in scalars), np.uint32).reshape((-1, 8)).T
-  make = _entry_sums if launch is simt.launch else functools.partial(kernels.sums_of_entries, launch=launch)
-  made = np.asarray(make(len(leaves) // 2, rows, words)) if len(scalars) else np.zeros((0, rows.shape[1]), np.uint32)
-  return jax.tree.unflatten(structure, [np.ascontiguousarray(v.T) for v in np.split(made, len(leaves), axis=1)])
+  make = _entry_sums if launch is simt.launch else functools.partial(_coordinates_of_sums, launch=launch)
+  return jax.tree.unflatten(structure, make(rows, jnp.asarray(words)))
 
 
-_entry_sums = jax.jit(kernels.sums_of_entries, static_argnums=0)
+def _coordinates_of_sums(rows, words, launch=simt.launch):
+  """uint32[12, n] of each coordinate."""
+  if not words.shape[1]:
+    return [jnp.zeros((FP.words, 0), jnp.uint32)] * (rows.shape[1] // FP.words)
+  return jnp.split(kernels.sums_of_entries(degree_of(rows), rows, words, launch).T, rows.shape[1] // FP.words)
+
+
+_entry_sums = jax.jit(_coordinates_of_sums)
 
 
 def affine(row, degree):

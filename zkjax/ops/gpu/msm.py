@@ -6,16 +6,16 @@ f) sets of buckets: window w = s j + i sends row j n + (point) to bucket |d| - 1
   digits, one flat sort by bucket                       jnp
   bucket starts, pieces, longest first                  a binary search a bucket; jnp
   sums of pieces                                        one thread a piece, at most `chunk` entries
-  pieces of a bucket added up                           radix 4 over the chunks of a bucket, then its first piece
-  S + sum_k 2^k T_k for every set                       the tree of `bit_level`; then every value is doubled as often as it counts, all
+  pieces of a bucket added up                           `joins.join`: a tile of chunks after the other, then tiles of tiles
+  S + sum_k 2^k T_k for every set                       the tree of `joins.fold`; then every value is doubled as often as it counts, all
                                                         side by side, and they are added in a tree
 
 Pieces: the sorted entries are cut at every bucket boundary and at every multiple of `chunk`. So piece b is the start of bucket b, piece
 num_buckets + j is what lies at chunk j of a bucket that began before it, their number is static, and no scan is needed. No distribution
-of scalars makes a piece longer than `chunk`, or needs more than log_4(chunks) rounds of at most 3 additions to join them.
+of scalars makes a piece longer than `chunk`, or needs more than log_2(chunks) additions one after the other to join them.
 """
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import jax
 import jax.numpy as jnp
@@ -23,15 +23,19 @@ import numpy as np
 from jax import lax
 
 from zkjax.ops import bls12_381
+from zkjax.ops.bls12_381 import X
 from zkjax.ops.curve import XYZZ
 from zkjax.ops.field import Fp, Fp2
+from zkjax.ops.gpu import joins, simt, support
 from zkjax.ops.gpu import msm_kernels as kernels
-from zkjax.ops.gpu import simt
+from zkjax.ops.int_curve import CUBE_ROOT
 from zkjax.ops.limbs import FP
 
 _LANES_A_CORE = 256                          # threads that a multiprocessor holds of a kernel with some 200 registers
-_RADIX = 4                                   # rows added one after the other in one round of joining
-_MANY = 1 << 17                              # rows from which on they keep the device busy
+_MOST = 1 << 25                             # points of a sum with variable bases that is made in one piece: entries are numbered in 31 bits
+_PIECES = 8, 64                              # lengths
+_HALF_BITS = 128                             # x^2 and r / x^2 have no more
+_MANY = 1 << 16                              # rows that keep the device busy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,28 +76,28 @@ class Plan:
 class Schedule(NamedTuple):
   """Entries in the order of their buckets, and the pieces that they are cut into.
 
-  entries: uint32[W n]. begin, count, order: uint32[num_buckets + chunks], the pieces, and the order in which threads take them.
-  place, left, joins: uint32[chunks], the lists that chunks form. See `_lists`.
+  entries: uint32[W n]. begin, count, order: uint32[num_buckets + chunks], the pieces, and the order in which threads take them (None:
+  one after the other). starts: uint32[num_buckets + 1], the first entry of each bucket. owners: uint32[chunks], where chunks begin.
   """
   entries: jax.Array
   begin: jax.Array
   count: jax.Array
-  order: jax.Array
-  place: jax.Array
-  left: jax.Array
-  joins: jax.Array
+  order: Optional[jax.Array]
+  starts: jax.Array
+  owners: jax.Array
 
 
 def default_plan(num_points, factor=1):
   """The window that minimises additions, W n of entries and about three full ones a bucket, each worth 1.4 mixed ones.
 
-  factor: tables a point at most; more than there are windows serve nothing. Pieces are as long as gives every thread of the device one.
+  factor: tables a point at most; more than there are windows serve nothing. Pieces are as long as gives every thread of the device one, or
+  a whole number of at most 64 entries: if all are full, as those of equal scalars, none of them is left over for a round of its own.
   """
   plan = lambda c: Plan(c, min(factor, Plan(c).num_windows))
   cost = lambda c: plan(c).num_windows * max(num_points, 1) + 4 * plan(c).num_buckets
   best = plan(min(range(4, 23), key=cost))
-  share = best.num_windows * num_points // (simt.num_cores() * _LANES_A_CORE)
-  return dataclasses.replace(best, chunk=min(64, max(8, 1 << share.bit_length())))
+  share = -(-best.num_windows * max(num_points, 1) // (simt.num_cores() * _LANES_A_CORE))
+  return dataclasses.replace(best, chunk=max(_PIECES[0], -(-share // -(-share // _PIECES[1]))))
 
 
 def msm(points, scalars, plan=None, launch=simt.launch):
@@ -107,10 +111,33 @@ def msm(points, scalars, plan=None, launch=simt.launch):
   Returns:
     XYZZ with batch shape ().
 
-  Cost: W n mixed additions and about 3 s 2^(c - 1) full ones.
+  Raises: MemoryError: pieces of the points do not fit beside them.
+
+  Cost: W n mixed additions and about 3 s 2^(c - 1) full ones. In pieces of _MOST points, which take turns in the memory that a sum works
+  in, if there are more.
   """
   rows = point_rows(points)
-  return msm_rows(rows, scalars, plan or default_plan(rows.shape[0]), launch)
+  count = rows.shape[0]
+  plan = plan or default_plan(min(count, _MOST))
+  needed = 4 * rows.size + working_bytes(_degree(rows), min(count, _MOST), plan)
+  support.require(needed, f"{count} points and a sum over them", "free some, or use fewer points")
+  if count <= _MOST:
+    return msm_rows(rows, scalars, plan, launch)
+  starts = range(0, count, _MOST)
+  return _added([msm_rows(rows[k:k + _MOST], scalars[:, k:k + _MOST], plan, launch) for k in starts], _degree(rows), launch)
+
+
+def working_bytes(degree, num_points, plan):
+  """About what a sum takes beside its points: entries and keys before, in and after sorting, and the sums of pieces and their joins."""
+  entries = plan.num_windows * num_points
+  return 8 * 4 * entries + 2 * 4 * (4 * degree * FP.words + 4) * (plan.num_buckets + entries // plan.chunk)
+
+
+def _added(totals, degree, launch):
+  """The sum of some XYZZ points."""
+  rows = jnp.stack([jnp.concatenate(jax.tree.leaves(total)) for total in totals])
+  index = np.arange(len(totals))[None]
+  return _ended(degree, rows, index, np.zeros_like(index), launch)[0]
 
 
 def point_rows(points):
@@ -143,10 +170,14 @@ def msm_rows(rows, scalars, plan, launch=simt.launch):
 def schedule(scalars, plan, launch=simt.launch):
   """What depends on the scalars only, shared by all bases that take them: a Schedule."""
   keys, entries = sorted_entries(scalars, plan)
-  starts = kernels.bucket_starts(keys, plan.num_buckets, launch)
-  begin, count = _pieces(keys, starts, plan)
-  order = lax.sort((np.uint32(plan.chunk) - count, lax.iota(jnp.uint32, count.shape[0])), num_keys=1, is_stable=False)[1]
-  return Schedule(entries, begin, count, order, *_lists(keys[::plan.chunk], starts, plan))
+  starts, owners = kernels.bucket_starts(keys, plan.num_buckets, launch), keys[::plan.chunk]
+  begin, count = _pieces(owners, starts, plan)
+  order = None                                # where every piece has a thread from the beginning none waits for another
+  if count.shape[0] > simt.num_cores() * _LANES_A_CORE:
+    small = jnp.uint8 if plan.chunk < 1 << 8 else jnp.uint32
+    missing = (np.uint32(plan.chunk) - count).astype(small)
+    order = lax.sort((missing, lax.iota(jnp.uint32, count.shape[0])), num_keys=1, is_stable=False)[1]
+  return Schedule(entries, begin, count, order, starts, owners)
 
 
 def sorted_entries(scalars, plan):
@@ -167,7 +198,9 @@ def sorted_entries(scalars, plan):
     key = np.uint32(w % sets * plan.buckets_a_set) + size - np.uint32(1)
     keys.append(jnp.where(size == 0, np.uint32(plan.num_buckets), key))
     entries.append((index + np.uint32(w // sets * n)) | carry << np.uint32(31))
-  return lax.sort((jnp.concatenate(keys), jnp.concatenate(entries)), num_keys=1, is_stable=False)
+  small = jnp.uint16 if plan.num_buckets < 1 << 16 else jnp.uint32            # a radix sort goes over the bytes of the keys
+  keys, entries = lax.sort((jnp.concatenate(keys).astype(small), jnp.concatenate(entries)), num_keys=1, is_stable=False)
+  return keys.astype(jnp.uint32), entries
 
 
 def sum_scheduled(rows, work, plan, launch=simt.launch):
@@ -175,91 +208,102 @@ def sum_scheduled(rows, work, plan, launch=simt.launch):
   return sums_scheduled([rows], work, plan, launch)[0]
 
 
-def sums_scheduled(tables, work, plan, launch=simt.launch):
-  """As `sum_scheduled`, for several tables of one group: a list. After the buckets they run side by side, as so many more sets."""
+def sums_scheduled(tables, work, plan, launch=simt.launch, stages=None):
+  """As `sum_scheduled`, for several tables of one group: a list. After the buckets they run side by side, as so many more sets.
+
+  stages: the names of the sums in a trace; what is done for several at once carries the name of them all, "msm_a+msm_l".
+  """
   degree, count = _degree(tables[0]), len(tables)
   order, begin, number, entries = work.order, work.begin, work.count, work.entries
-  pieces = [kernels.accumulate(degree, order, begin, number, entries, rows, plan.num_buckets, launch) for rows in tables]
-  heads, chunks = (jnp.concatenate(v) if count > 1 else v[0] for v in zip(*pieces))
-  sums = _join(degree, heads, chunks, work, count, plan, launch)
-  return _weighted_sums(degree, sums, chunks.shape[0], count, plan, launch)
+  stages, pieces = stages or ("msm",) * count, []
+  for rows, stage in zip(tables, stages, strict=True):
+    with jax.named_scope(stage):
+      pieces.append(kernels.accumulate(degree, order, begin, number, entries, rows, plan.num_buckets, launch))
+  with jax.named_scope("+".join(stages)):
+    heads, chunks = (jnp.concatenate(v) if count > 1 else v[0] for v in zip(*pieces))
+    return _weighted_sums(degree, heads, chunks.reshape((count, -1, chunks.shape[1])), work, plan, launch)
 
 
-def _pieces(keys, starts, plan):
-  """begin and count, uint32[num_buckets + chunks], of the pieces; see the module's docstring."""
+def _pieces(owners, starts, plan):
+  """begin and count, uint32[num_buckets + chunks], of the pieces; see the module's docstring. owners: the buckets in which chunks begin."""
   length = np.uint32(plan.chunk)
   first, end = starts[:-1], starts[1:]
   count = jnp.minimum(end, (first // length + np.uint32(1)) * length) - first
-  bucket = keys[::plan.chunk]
-  position = lax.iota(jnp.uint32, bucket.shape[0]) * length
-  inside = (bucket < plan.num_buckets) & (starts[bucket] < position)
-  next_start = starts[jnp.minimum(bucket + np.uint32(1), np.uint32(plan.num_buckets))]
+  position = lax.iota(jnp.uint32, owners.shape[0]) * length
+  inside = (owners < plan.num_buckets) & (starts[owners] < position)
+  next_start = starts[jnp.minimum(owners + np.uint32(1), np.uint32(plan.num_buckets))]
   chunk_count = jnp.where(inside, jnp.minimum(next_start, position + length) - position, np.uint32(0))
   return jnp.concatenate([first, position]), jnp.concatenate([count, chunk_count])
 
 
-def _join(degree, heads, chunks, work, count, plan, launch):
-  """XYZZ rows of the bucket sums of `count` tables: piece b, and the chunks of bucket b that follow it. One thread a chunk: few buckets
-  have any."""
-  place, left = (jnp.tile(v, count) for v in (work.place, work.left))
-  first = np.arange(count, dtype=np.uint32)[:, None] * np.uint32(plan.num_buckets)
-  joins = jnp.where(work.joins == np.uint32(kernels.NONE), work.joins, work.joins + first).reshape(-1)
-  chunks = _sum_lists(degree, chunks, place, left, work.place.shape[0], _RADIX, launch)
-  sums = kernels.add_selected(degree, heads, chunks, joins, launch)
-  return heads.at[joins].set(sums, mode="drop", unique_indices=True)
+def _join(degree, heads, chunks, work, plan, launch):
+  """What `joins.join` makes of the chunks [tables, chunks, 4 d 12]: level 0, and the others one behind the other or None."""
+  levels = [chunks]
+  for level in range(len(joins.levels_of(degree, chunks.shape[1]))):
+    levels.append(joins.join(degree, level, plan.chunk, levels[-1], heads, work.owners, work.starts, launch))
+  rest = [rows.reshape((-1, rows.shape[2])) for rows in levels[2:]]
+  return levels[1], jnp.concatenate(rest) if rest else None
 
 
-def _sum_lists(degree, rows, place, left, longest, radix, launch):
-  """Row j becomes the sum of its list where place[j] = 0; see `kernels.join`. No list is longer than `longest`."""
-  for k in range(_rounds(longest, radix)):
-    rows = kernels.join(degree, rows, place, left, np.array([radix**k, radix], np.uint32), launch)
-  return rows
+def _weighted_sums(degree, heads, chunks, work, plan, launch):
+  """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ, for each table.
 
-
-def _lists(chunk_buckets, starts, plan):
-  """place and left of every chunk, in the list of those that are pieces of one bucket, and the bucket of the first in each list."""
-  length = np.uint32(plan.chunk)
-  bucket = jnp.minimum(chunk_buckets, np.uint32(plan.num_buckets - 1))
-  chunk = lax.iota(jnp.uint32, bucket.shape[0])
-  begin, end = starts[bucket], starts[bucket + np.uint32(1)]
-  first = begin // length + np.uint32(1)      # chunks first .. last of a bucket are pieces of their own
-  last = (end - np.uint32(1)) // length
-  inside = (begin < end) & (first <= chunk) & (chunk <= last)
-  left = jnp.where(inside, last - chunk + np.uint32(1), np.uint32(0))
-  return chunk - first, left, jnp.where(inside & (chunk == first), bucket, np.uint32(kernels.NONE))
-
-
-def _weighted_sums(degree, sums, rows, count, plan, launch):
-  """sum over sets of 2^(c set) sum_b (b + 1) S_b, as XYZZ, for each of `count` tables.
-
-  The tree of `bit_level` ends with rows S, T_0, ..., T_(c - 2) of every set, which count 2^(c set), 2^(c set), ..., 2^(c set + c - 2).
+  The tree ends with rows S, T_0, ..., T_(c - 2) of every set, which count 2^(c set), 2^(c set), ..., 2^(c set + c - 2).
   """
-  sets, nodes, values = count * plan.num_sets, count * plan.num_buckets, 1
-  while nodes > sets:
-    # Four children at once read and write less; two take one addition after the other, which is what counts where threads are few.
-    radix = 4 if nodes % (4 * sets) == 0 and nodes * values > _MANY else 2
-    sums = kernels.bit_level(degree, sums, np.array([nodes, values, radix], np.uint32), launch)
-    nodes, values = nodes // radix, values + radix // 2
-  each = values * plan.num_sets
-  table, value, set_ = np.ogrid[:count, :values, :plan.num_sets]
-  index = np.broadcast_to(value * sets + table * plan.num_sets + set_, (count, values, plan.num_sets)).reshape(-1)
-  doublings = np.broadcast_to(plan.window_bits * set_ + np.maximum(value - 1, 0), (count, values, plan.num_sets)).reshape(-1)
-  lanes = -(-index.size // 32) * 32
-  fit = lambda v, size: np.pad(v, (0, size - index.size)).astype(np.uint32)
-  sums = kernels.doubled(degree, sums, fit(index, lanes), fit(doublings, lanes), np.array([doublings.max()], np.uint32), launch)
-  rows = max(rows, lanes)                     # the kernel that joined chunks serves again, if it finds as many rows
-  sums = jnp.concatenate([sums, jnp.zeros((rows - lanes, sums.shape[1]), jnp.uint32)])
-  place = np.arange(index.size) % each
-  sums = _sum_lists(degree, sums, fit(place, rows), fit(each - place, rows), each, 2, launch)
-  return [_point(sums[k * each], degree) for k in range(count)]
+  tables, bits = chunks.shape[0], plan.window_bits - 1
+  sets, nodes, most = tables * plan.num_sets, tables * plan.num_buckets, joins.tile_of(degree).bit_length() - 1
+  # In its first rounds a team has all lanes at work: where rows are many that counts, where they are few the number of launches does.
+  depths = lambda rows, left: min(left, most if rows <= _MANY else most // 2)
+  depth = depths(nodes, bits)
+  joined, rest = _join(degree, heads, chunks, work, plan, launch)
+  rows = joins.fold_buckets(degree, plan.chunk, heads, joined, rest, work.starts, depth, launch)
+  nodes, values, bits = nodes >> depth, 1 + depth, bits - depth
+  while bits:
+    depth = depths(nodes * values, bits)
+    rows = joins.fold(degree, rows, np.array([nodes, values, depth], np.uint32), launch)
+    nodes, values, bits = nodes >> depth, values + depth, bits - depth
+  table, value, set_ = np.ogrid[:tables, :values, :plan.num_sets]
+  each = (tables, values * plan.num_sets)
+  index = (value * sets + table * plan.num_sets + set_).reshape(each)
+  doublings = np.broadcast_to(plan.window_bits * set_ + np.maximum(value - 1, 0), (tables, values, plan.num_sets)).reshape(each)
+  return _ended(degree, rows, index, doublings, launch)
 
 
-def _rounds(count, radix):
-  """Rounds that leave one of `count`, `radix` joined in each."""
-  rounds = 0
-  while count > radix**rounds:
-    rounds += 1
-  return rounds
+def combined(factored, plain, index, doublings, launch=simt.launch):
+  """sum k_i P_i + sum Q_j in G1, XYZZ, for canonical rows of P and Q and what `combination_lanes` made of the k: a bit a lane, as many
+  doublings as it counts, half of them by the endomorphism as in `int_curve.subgroup_combination`."""
+  rows = jnp.concatenate([factored, images(factored), plain])
+  rows = joins.finish(1, rows, index, doublings, np.array([_HALF_BITS - 1], np.uint32), launch)
+  index = np.arange(rows.shape[0])[None]
+  return _ended(1, rows, index, np.zeros_like(index), launch)[0]
+
+
+def images(rows):
+  """[x^2]P = -phi(P) for canonical XYZZ rows of points of order r in G1."""
+  x, y = Fp(rows[:, :FP.words].T), Fp(rows[:, FP.words:2 * FP.words].T)
+  return jnp.concatenate([(x * Fp.from_ints(CUBE_ROOT)).limbs.T, (-y).limbs.T, rows[:, 2 * FP.words:]], axis=1)
+
+
+def combination_lanes(factors, num_plain):
+  """index and doublings, host arrays, for `combined`: k = k0 + k1 x^2, of P k0 and of -phi(P) k1."""
+  halves = [divmod(k, X * X)[::-1] for k in factors]
+  words = b"".join(half[j].to_bytes(_HALF_BITS // 8, "little") for j in (0, 1) for half in halves)
+  bits = np.unpackbits(np.frombuffer(words, np.uint8), bitorder="little").reshape((-1, _HALF_BITS))
+  rows, places = np.arange(len(bits), dtype=np.uint32)[:, None], np.arange(_HALF_BITS, dtype=np.uint32)
+  index = np.concatenate([np.where(bits, rows, np.uint32(joins.NONE)).reshape(-1), len(bits) + np.arange(num_plain, dtype=np.uint32)])
+  return joins.lanes_for(1, index[None], np.pad((bits * places).reshape(-1), (0, num_plain))[None])
+
+
+def _ended(degree, rows, index, doublings, launch):
+  """[sum_k 2^doublings[t, k] rows[index[t, k]] for each table t], XYZZ. index, doublings: host arrays [tables, n]."""
+  tables = len(index)
+  while True:
+    index, doublings = joins.lanes_for(degree, index, doublings)
+    rows = joins.finish(degree, rows, index, doublings, np.array([doublings.max()], np.uint32), launch)
+    if rows.shape[0] == tables:
+      return [_point(row, degree) for row in rows]
+    index = np.arange(rows.shape[0]).reshape((tables, -1))
+    doublings = np.zeros_like(index)
 
 
 def _point(words, degree):

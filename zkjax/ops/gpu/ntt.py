@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.field import Fr
-from zkjax.ops.gpu import simt
+from zkjax.ops.gpu import simt, support
 from zkjax.ops.gpu.program import Element
 from zkjax.ops.limbs import FR
 
@@ -62,6 +62,8 @@ def _check(words, root):
   n = words.shape[2]
   if n & (n - 1) or pow(root, n, R) != 1 or (n > 1 and pow(root, n // 2, R) != R - 1):
     raise ValueError(f"need a power of two of values and a root of that order, got {n} values")
+  needed = 2 * words.size * words.dtype.itemsize + 4 * FR.words * n               # what is read, what is written, and the twiddles
+  support.require(needed, f"transforms of {words.shape[0]} times {n} values", "free some, or transform fewer at a time")
 
 
 def _network(words, root, in_time, launch, table=None):

@@ -46,13 +46,8 @@ def load_affine(b, ref, row, degree, negative):
   return x, negative.choose(-y, y)
 
 
-def load_xyzz(b, ref, row, degree):
-  """A point from a row of uint32[rows, xyzz_words]."""
-  return Xyzz(*(load_field(b, ref, row, k * degree * FP.words, degree) for k in range(4)))
-
-
 def store_xyzz(b, ref, row, degree, p):
-  """The inverse of `load_xyzz`."""
+  """Writes a point to a row of uint32[rows, xyzz_words]."""
   for k, value in enumerate((p.x, p.y, p.zz, p.zzz)):
     store_field(b, ref, row, k * degree * FP.words, value)
 
@@ -107,23 +102,8 @@ def add_mixed(b, degree, p, load):
   return b.when(rare, exception, lambda: _chord(dx, dy, p.x, p.y, p.zz, p.zzz))
 
 
-def add(b, degree, p, q):
-  """P + Q. EFD add-2008-s, 12M + 2S."""
-  dx = q.x * p.zz
-  u1 = p.x * q.zz
-  s1 = p.y * q.zzz
-  dx, dy = dx - u1, q.y * p.zzz - s1
-  rare = dx.is_zero() | p.is_infinity() | q.is_infinity()
-
-  def exception():
-    equal = dy.is_zero() & ~p.is_infinity() & ~q.is_infinity()
-    same = b.when(equal, lambda: double(p), lambda: infinity(b, degree))
-    return p.is_infinity().choose(q, q.is_infinity().choose(p, same))
-  return b.when(rare, exception, lambda: _chord(dx, dy, u1, s1, p.zz * q.zz, p.zzz * q.zzz))
-
-
 def _chord(dx, dy, x1, y1, zz, zzz):
-  """The end of madd-2008-s and add-2008-s: 6M + 2S of which y3 takes two."""
+  """The end of madd-2008-s: 6M + 2S of which y3 takes two."""
   pp = dx.square()
   ppp = dx * pp
   zz = zz * pp
@@ -131,8 +111,3 @@ def _chord(dx, dy, x1, y1, zz, zzz):
   x3 = dy.square() - ppp - v - v
   y3 = sum_of_products((dy, v - x3), (-ppp, y1))
   return Xyzz(x3, y3, zz, zzz * ppp)
-
-
-def sum_of(b, degree, count, load):
-  """sum of load(i) for i < count, points in XYZZ coordinates; count is at least 1."""
-  return b.repeat(count - 1, load(b.word(0)), lambda i, total: add(b, degree, total, load(i + 1)))

@@ -133,8 +133,12 @@ class Builder(abc.ABC):
 
   @abc.abstractmethod
   def barrier(self):
-    """All threads of a block arrive here, outside of branches and loops of differing length, before one goes on; shared memory is then
+    """All threads of a block arrive here, outside of branches and loops that they do not share, before one goes on; shared memory is then
     seen."""
+
+  @abc.abstractmethod
+  def any_thread(self, flag):
+    """Flag: whether `flag` is set in some thread of the block. A barrier, too."""
 
   def word(self, value):
     """A Word from a Python integer."""
@@ -294,18 +298,6 @@ def store_field(b, ref, row, first, value):
   """The inverse of `load_field`."""
   for k, part in enumerate((value,) if isinstance(value, Element) else (value.c0, value.c1)):
     b.store_row(ref, row, first + k * FP.words, part.words)
-
-
-def shared_field(b, ref, first, lane, degree):
-  """A coordinate from rows first, ... of column `lane` of an array [words, lanes], such as shared memory."""
-  parts = [b.load_limbs(ref, FP, lane, first + k * FP.words) for k in range(degree)]
-  return parts[0] if degree == 1 else Pair(*parts)
-
-
-def store_shared(b, ref, first, lane, value):
-  """The inverse of `shared_field`."""
-  for k, part in enumerate((value,) if isinstance(value, Element) else (value.c0, value.c1)):
-    b.store_limbs(ref, part, lane, first + k * FP.words)
 
 
 def constant_field(b, degree, value):

@@ -44,6 +44,7 @@ def launch(program, inputs, outputs, num_blocks, shared=()):
       return ()
     thread_program(*refs)
 
+  body.__name__ = program.__qualname__.partition(".")[0].strip("_")          # what profilers show: the function that holds the program
   shapes = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in outputs]
   out_name = "out_type" if "out_type" in inspect.signature(plgpu.kernel).parameters else "out_shape"
   kernel = plgpu.kernel(body, **{out_name: shapes}, grid=(num_blocks,), grid_names=("block",),
@@ -143,6 +144,11 @@ class MlirBuilder(Builder):
 
   def barrier(self):
     llvm.inline_asm(None, [], "bar.sync 0;", "~{memory}", has_side_effects=True)
+
+  def any_thread(self, flag):
+    text = "{ .reg .pred p, q; setp.ne.u32 p, $1, 0; bar.red.or.pred q, 0, p; selp.u32 $0, 1, 0, q; }"
+    word = arith.extui(self.i32, flag.raw)
+    return Word(self, llvm.inline_asm(self.i32, [word], text, "=r,r,~{memory}", has_side_effects=True)).differs(0)
 
   def _assembly(self, text, constraints, operands, num_results):
     """The results of inline PTX without side effects."""

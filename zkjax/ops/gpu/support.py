@@ -37,3 +37,16 @@ def unsupported(devices):
   capable = lambda d: "cuda" in d.client.platform_version.lower() and float(getattr(d, "compute_capability", 0)) >= _MIN_CAPABILITY
   old = [d for d in devices if not capable(d)]
   return f"they need an NVIDIA GPU of compute capability {_MIN_CAPABILITY} or more, this is {old[0].device_kind}" if old else ""
+
+
+def free_bytes():
+  """What is free of the memory of the default device, None where it does not say."""
+  stats = jax.devices()[0].memory_stats() or {}
+  return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+
+
+def require(needed, work, remedy):
+  """MemoryError if fewer than `needed` bytes are free: before anything of the work is launched, while it is traced or prepared."""
+  free = free_bytes()
+  if free is not None and needed > free:
+    raise MemoryError(f"{work} need {needed} bytes on the device, {free} are free: {remedy}")
