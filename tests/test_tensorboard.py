@@ -71,7 +71,8 @@ class Page:
     answers, from_it = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD, 100) for end in (to_it, from_it)]       # the browser takes 3 and 4, which may be in use
     connect = "import os, sys; [os.dup2(int(a), b) for a, b in zip(sys.argv[1:], (3, 4))]; os.execv(sys.argv[3], sys.argv[3:])"
-    command = [sys.executable, "-c", connect, *map(str, high), CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200",
+    command = [sys.executable, "-c", connect, *map(str, high),
+               CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200",
                "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
     process = subprocess.Popen(command, pass_fds=high, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for end in (to_it, from_it, *high):
