@@ -70,13 +70,11 @@ class Page:
     to_it, requests = os.pipe()
     answers, from_it = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD, 100) for end in (to_it, from_it)]       # the browser takes 3 and 4, which may be in use
-
-    def connect():
-      os.dup2(high[0], 3)
-      os.dup2(high[1], 4)
-    command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200",
+    connect = "import os, sys; [os.dup2(int(a), b) for a, b in zip(sys.argv[1:], (3, 4))]; os.execv(sys.argv[3], sys.argv[3:])"
+    command = [sys.executable, "-c", connect, *map(str, high),
+               CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1600,1200",
                "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, preexec_fn=connect, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, pass_fds=high, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for end in (to_it, from_it, *high):
       os.close(end)
     with ended(process), os.fdopen(requests, "wb", buffering=0) as write, os.fdopen(answers, "rb", buffering=0) as read:
