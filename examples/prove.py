@@ -19,7 +19,7 @@ from absl import flags
 
 from zkjax import groth16
 from zkjax.groth16.formats.container import replace_file
-from zkjax.groth16.prove import assemble, quotient_scalars
+from zkjax.groth16.prove import assemble, blinded_constants, quotient_scalars
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("zkey", None, "Proving key of snarkjs. Without --zkey and --wtns: those in examples/data.")
@@ -101,7 +101,8 @@ def time_stages(zkey, wtns, blinding):
   scalars = np.asarray(witness.to_plain())
   inputs = {"a": scalars, "b_g1": scalars, "b_g2": scalars, "h": exponents, "l": scalars}
   sums = {name: stage(f"msm_{name}", functools.partial(getattr(bases, name).msm, values)) for name, values in inputs.items()}
-  proof = stage("assemble", lambda: assemble(key, sums, blinding or groth16.Blinding.random()))
+  blinding = blinding or groth16.Blinding.random()
+  proof = stage("assemble", lambda: assemble(blinded_constants(key, blinding), sums, blinding))
   if FLAGS.verify:
     stage("verify", lambda: verify(key, proof, groth16.public_inputs(key, witness)))
   return seconds

@@ -192,6 +192,15 @@ def test_cube_roots(curve):
   assert curve.multiply(point, SQUARE) == curve.negate((x, point[1]))
 
 
+@GROUPS
+def test_subgroup_combinations(table, curve):
+  points = table(curve)[1][:5] + [None]
+  for scalars in ([0, 1, R - 1, SQUARE, SQUARE - 1, 5], cases.random_scalars(6, seed=12)):
+    terms = list(zip(scalars, points))
+    assert curve.subgroup_combination(terms) == curve.combination(terms) == curve.sum(curve.multiply(p, k) for k, p in terms if p)
+  assert curve.subgroup_combination([]) is None
+
+
 # Plans
 
 @GROUPS

@@ -121,24 +121,33 @@ def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, thr
 def finish(pending):
   """Waits for a dispatched proof and assembles it."""
   if pending.first is None:
-    return assemble(pending.key, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
+    blinded = blinded_constants(pending.key, pending.blinding)                    # while the sums are being made
+    return assemble(blinded, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
   _check_first(pending.first.result())
   a, b, c = (pending.sums[name].result() for name in ("a", "b_g2", "c"))
   return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
 
 
-def assemble(key, sums, blinding):
-  """A = alpha + a + r delta, B = beta + b + s delta, C = l + h + s A + r B1 - r s delta, where B1 is B in G1.
-
-  sums: the five multi-scalar multiplications as affine integer points.
-  """
+def blinded_constants(key, blinding):
+  """What does not depend on the witness: alpha + r delta, beta + s delta in both groups, -r s delta, as affine integer points by the name
+  of the sum that they are added to."""
   r, s = blinding.r, blinding.s
   point = lambda p: p.to_ints()
-  alpha, beta1, delta1 = point(key.vk.alpha_g1), point(key.beta_g1), point(key.delta_g1)
-  a = G1.combination([(1, alpha), (1, sums["a"]), (r, delta1)])
-  b = G2.combination([(1, point(key.vk.beta_g2)), (1, sums["b_g2"]), (s, point(key.vk.delta_g2))])
-  b1 = G1.combination([(1, beta1), (1, sums["b_g1"]), (s, delta1)])
-  c = G1.combination([(1, sums["l"]), (1, sums["h"]), (s, a), (r, b1), (-r * s % bls12_381.R, delta1)])
+  delta = point(key.delta_g1)
+  return {"a": G1.subgroup_combination([(1, point(key.vk.alpha_g1)), (r, delta)]),
+          "b_g1": G1.subgroup_combination([(1, point(key.beta_g1)), (s, delta)]),
+          "b_g2": G2.subgroup_combination([(1, point(key.vk.beta_g2)), (s, point(key.vk.delta_g2))]),
+          "l": G1.subgroup_combination([(-r * s % bls12_381.R, delta)])}
+
+
+def assemble(blinded, sums, blinding):
+  """A = alpha + a + r delta, B = beta + b + s delta, C = l + h + s A + r B1 - r s delta, where B1 is B in G1.
+
+  blinded: `blinded_constants`. sums: the five multi-scalar multiplications as affine integer points.
+  """
+  a, b1 = (G1.add(blinded[name], sums[name]) for name in ("a", "b_g1"))
+  b = G2.add(blinded["b_g2"], sums["b_g2"])
+  c = G1.sum([G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)]), sums["l"], sums["h"], blinded["l"]])
   return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
 
 

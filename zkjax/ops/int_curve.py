@@ -161,12 +161,12 @@ class IntCurve:
     return self.to_affine(total)
 
   def subgroup_combination(self, terms):
-    """`combination` for points of order r in G1 and scalars below r, with half the doublings: k = k0 + k1 x^2 and [x^2]P = -phi(P)
+    """`combination` for points of order r and scalars below r, with half the doublings: k = k0 + k1 x^2, [x^2](X, Y) = (cube_root X, -Y)
     (Gallant, Lambert, Vanstone 2001)."""
     halves = []
     for k, p in terms:
       high, low = divmod(k, X * X)
-      halves += [(low, p)] + ([(high, self.negate(self._endomorphism(p)))] if p is not None else [])
+      halves += [(low, p)] + ([(high, (self.field.scale(p[0], self.cube_root), self.field.negate(p[1])))] if p is not None else [])
     return self.combination(halves)
 
   def to_jacobian(self, point):
