@@ -150,6 +150,13 @@ def test_docstrings(path):
 
 
 @EACH
+def test_no_name_is_defined_twice(path):
+  """A merge can leave two, of which the later one counts; a linter does not mind where the first has been decorated."""
+  names = [node.name for node in TREES[path].body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+  assert sorted(set(names)) == sorted(names)
+
+
+@EACH
 def test_sizes(path):
   lines = len(path.read_text().splitlines())
   assert lines <= MAX_FILE_LINES, f"{lines} lines: two jobs, split it"

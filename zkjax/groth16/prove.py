@@ -177,7 +177,8 @@ def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
 
 
 def _dispatch(key, witness, pool, exponents, span, threads):
-  """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query."""
+  """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query, which
+  therefore comes last."""
   bases, scalars = key.bases, shared_scalars(witness.to_plain())
   parts = 1 if threads == 1 else 2             # so that threads end at about the same time
 

@@ -76,7 +76,7 @@ class FixedBases:
 
   @classmethod
   def prepare(cls, points, offset=0, budget=None, stage="msm"):
-    """From an Affine batch [n] in G1 or G2; point i goes with scalar offset + i. Infinite points are dropped here once.
+    """From an Affine batch [n] in G1 or G2, of order r; point i goes with scalar offset + i. Infinite points are dropped here once.
 
     budget: on a GPU, the bytes that tables of multiples may take; None for what is free. stage: what a trace of a GPU calls the sums.
     """
@@ -100,7 +100,7 @@ class FixedBases:
 
   def terms(self, scalars, part, parts):
     """On the CPU, what `total` adds up: the terms of one of the `parts` of `msm`, so that threads can share its work."""
-    return cpu.terms(self.prepared, scalars if isinstance(scalars, digits.Scalars) else np.asarray(scalars), part, parts)
+    return cpu.terms(self.prepared, scalars, part, parts)
 
   def total(self, terms):
     """The sum of the terms of all parts, as `msm` returns it."""
@@ -111,7 +111,7 @@ class FixedBases:
     if self.on_gpu:
       from zkjax.ops.gpu import fixed
       return fixed.start(self.prepared, scalars)
-    return _Ready(cpu.msm(self.prepared, scalars if isinstance(scalars, digits.Scalars) else np.asarray(scalars)))
+    return _Ready(cpu.msm(self.prepared, scalars))
 
 
 def on_gpu():

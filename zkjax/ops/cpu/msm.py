@@ -293,7 +293,7 @@ def curve_of(bases):
 def terms(bases, scalars, part=0, parts=1, bits=None):
   """[(k, P)] whose sum of k P, over all `parts`, is that of `msm`: each part does its share of the windows, so that threads can share one
   sum."""
-  scalars = scalars if isinstance(scalars, Scalars) else Scalars(scalars)
+  scalars = scalars if isinstance(scalars, Scalars) else Scalars(np.asarray(scalars))
   if scalars.words.shape != (8, bases.num_scalars):
     raise ValueError(f"expected scalars of shape (8, {bases.num_scalars}), one for each base, got {scalars.words.shape}")
   if bits is None and len(bases.kept) <= _FEW:

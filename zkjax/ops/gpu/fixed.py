@@ -247,12 +247,6 @@ def _table(rows, plan):
   return msm.table_rows(rows, plan)
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _sum_and_schedule(rows, words, plan):
-  work = msm.schedule(words, plan)
-  return _sums([rows], work, plan), work
-
-
 def sums_of_entries(table, words, launch=simt.launch):
   """See `ops.msm`: Affine[n] on the device."""
   leaves, structure = jax.tree.flatten(table)
