@@ -24,7 +24,7 @@ from absl import flags  # noqa: E402
 
 from zkjax import groth16, profiling  # noqa: E402
 from zkjax.groth16.formats.container import replace_file  # noqa: E402
-from zkjax.groth16.prove import quotient_scalars  # noqa: E402
+from zkjax.groth16.prove import blinded, quotient_scalars  # noqa: E402
 from zkjax.ops.ntt import ntt  # noqa: E402
 
 FLAGS = flags.FLAGS
@@ -71,7 +71,7 @@ def operations(key, witness):
   """{name: what dispatches it}. The sums of a proof plan on the host and return when they are done: all of their time is dispatch."""
   values = jax.device_put(jax.tree.map(lambda v: np.zeros((8, 1 << key.domain.log2_size), np.uint32), witness))
   transform = jax.jit(lambda v: ntt(key.domain, v))
-  scalars = np.asarray(witness.to_plain())
+  scalars = np.asarray(blinded(witness, groth16.Blinding.random()).to_plain())
   return {
       "fr_mul": jax.jit(lambda: values * values), "ntt": lambda: transform(values),
       "quotient": lambda: quotient_scalars(key.constraints, witness, key.domain, key.h_basis),

@@ -19,7 +19,7 @@ from absl import flags
 
 from zkjax import groth16
 from zkjax.groth16.formats.container import replace_file
-from zkjax.groth16.prove import assemble, blinded_constants, quotient_scalars
+from zkjax.groth16.prove import assemble, blinded, quotient_scalars
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("zkey", None, "Proving key of snarkjs. Without --zkey and --wtns: those in examples/data.")
@@ -98,11 +98,11 @@ def time_stages(zkey, wtns, blinding):
   key, witness = stage("load", lambda: load(zkey, wtns))
   bases = stage("prepare", lambda: key.bases)
   exponents = stage("quotient", lambda: np.asarray(quotient_scalars(key.constraints, witness, key.domain, key.h_basis)))
-  scalars = np.asarray(witness.to_plain())
+  blinding = blinding or groth16.Blinding.random()
+  scalars = np.asarray(blinded(witness, blinding).to_plain())
   inputs = {"a": scalars, "b_g1": scalars, "b_g2": scalars, "h": exponents, "l": scalars}
   sums = {name: stage(f"msm_{name}", functools.partial(getattr(bases, name).msm, values)) for name, values in inputs.items()}
-  blinding = blinding or groth16.Blinding.random()
-  proof = stage("assemble", lambda: assemble(blinded_constants(key, blinding), sums, blinding))
+  proof = stage("assemble", lambda: assemble(sums, blinding))
   if FLAGS.verify:
     stage("verify", lambda: verify(key, proof, groth16.public_inputs(key, witness)))
   return seconds

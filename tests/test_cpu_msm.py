@@ -287,6 +287,17 @@ def test_buckets_hold_each_digit_once(windows):
   assert found == {(w, i): int(d) for (w, i), d in np.ndenumerate(digits) if d and w in windows}
 
 
+@pytest.mark.parametrize("scalars", [cases.random_scalars(40, seed=3), [k % 2 for k in range(40)]], ids=["random", "bits"])
+def test_buckets_of_chosen_scalars(scalars):
+  """Codes count the chosen ones. Queries with the same finite points share them."""
+  words, chosen = digits_module.Scalars(to_words(scalars)), np.array([0, 2, 3, 17, 39], np.int32)
+  some = words.buckets(7, range(19), chosen)
+  expected = digits_module.Scalars(to_words([scalars[i] for i in chosen])).buckets(7, range(19), np.arange(5))
+  assert all((a == b).all() for a, b in zip(some, expected))
+  assert words.buckets(7, range(19), chosen.copy()) is some
+  assert words.buckets(7, range(19), chosen[1:]) is not some
+
+
 # Whole sums
 
 def check(curve, logs, points, scalars, bits=None):
@@ -407,10 +418,30 @@ def test_parts_share_the_additions(table, states):
   assert sum(s.additions for s in states) <= 120_000 and max(s.additions for s in states) < 65_000
 
 
+def test_buffers_serve_one_sum_after_the_other(table, states):
+  logs, points = (v[:100] for v in table(G1))
+  cpu_msm.free_buffers()
+  used = []
+
+  class Recorded(cpu_msm._Sums):
+    def close(self):
+      used.append(self.buffers)
+      super().close()
+  cpu_msm._Sums = Recorded                     # `states` puts the real one back
+  check(G1, logs, points, cases.random_scalars(100, seed=2), bits=5)
+  check(G1, logs, points, cases.random_scalars(100, seed=3), bits=5)
+  assert len(used) == 2 and used[0] is used[1] and cpu_msm._IDLE[1] == used[:1]
+  assert len(used[0].spares) == len(used[0].turned) == 3
+  first, second = cpu_msm._Sums(1), cpu_msm._Sums(1)
+  assert first.buffers is used[0] and second.buffers is not used[0]
+  second.close()
+  cpu_msm.free_buffers()
+  assert not cpu_msm._IDLE[1]
+
+
 def test_entries_are_where_xla_reads_them():
   """At other addresses every call would copy them."""
-  state = cpu_msm._Sums(1)
-  for array, _ in state.turned:
+  for array, _ in cpu_msm._Buffers(1).turned:
     assert jax.device_put(array, may_alias=True).unsafe_buffer_pointer() == array.ctypes.data
 
 

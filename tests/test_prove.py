@@ -1,4 +1,5 @@
 """The prover against an independent one, coordinate by coordinate; what it refuses; and that a damaged proof is no proof."""
+import concurrent.futures
 import functools
 import importlib
 import itertools
@@ -6,6 +7,7 @@ import json
 import pathlib
 import random
 import re
+import time
 
 import jax
 import numpy as np
@@ -15,8 +17,10 @@ from zkjax import groth16
 from zkjax.groth16 import Blinding
 from zkjax.groth16.formats.points import proof_from_bytes, proof_to_bytes
 from zkjax.groth16.formats.snarkjs import proof_from_json, proof_to_json
+from zkjax.groth16.types import QueryBases
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.field import Fr
+from zkjax.ops.msm import shared_scalars
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DATA, EXAMPLE, CIRCUITS = ROOT / "tests" / "data", ROOT / "examples" / "data", ROOT.parent / "shared" / "circuits"
@@ -54,20 +58,16 @@ def affine(proof):
 
 @EACH_CIRCUIT
 def test_proofs_are_those_of_an_independent_prover(folder):
-  """The five sums are computed once and assembled with each blinding: with none, that of the recorded proofs, and a random one."""
+  """With each recorded blinding, and with a random one."""
   key, witness = load(folder)
   public = groth16.public_inputs(key, witness)
   assert public == groth16.read_public(folder / "public.json")
-  pending = groth16.start(key, witness)
-  sums = {name: future.result() for name, future in pending.sums.items()}
-  prove = importlib.import_module("zkjax.groth16.prove")
   for r, s in BLINDINGS:
     recorded = folder / f"det_r{r}_s{s}" / "proof.json"
     if recorded.exists():
-      blinding = Blinding(r, s)
-      proof = prove.assemble(prove.blinded_constants(key, blinding), sums, blinding)
+      proof = groth16.prove(key, witness, Blinding(r, s))
       assert proof_to_json(proof) == json.loads(recorded.read_text())
-  assert groth16.verify(key.vk, groth16.finish(pending), public)
+  assert groth16.verify(key.vk, groth16.prove(key, witness), public)
 
 
 @pytest.mark.parametrize("r,s", BLINDINGS)
@@ -155,6 +155,48 @@ def test_keys_of_our_setup_prove():
 
 
 # What is refused before any work
+
+class Query:
+  """As many points as a sum in G1 that takes as long."""
+
+  def __init__(self, points, large=None):
+    self.points, self.large_points = points, points if large is None else large
+
+  def cost(self, large):
+    return self.points if large is None else self.large_points
+
+
+def tasks(a, b_g1, b_g2, h, l, threads=2):
+  module = importlib.import_module("zkjax.groth16.prove")
+  return module._tasks(QueryBases(*map(Query, (a, b_g1, b_g2, h, l))), np.ones(1, bool), threads)
+
+
+def test_tasks_of_sums():
+  assert tasks(5000, 4000, 12_000, 16_000, 11_000) == ["h", "b_g2", "l", "a", "b_g1"]
+  assert tasks(20_000, 20_000, 60_000, 20_000, 20_000) == ["h", "b_g2", "a", "b_g1", "l", "l"]       # the last one is cut
+  assert tasks(100, 100, 300, 60_000, 100) == ["h", "b_g2", "a", "b_g1", "l", "h"]                     # nearly all is h
+  assert tasks(5000, 4000, 12_000, 16_000, 11_000, threads=8).count("h") == 3
+  assert tasks(20_000, 20_000, 60_000, 20_000, 20_000, threads=1) == ["h", "b_g2", "a", "b_g1", "l"]
+  assert sorted(set(tasks(0, 0, 0, 0, 0))) == sorted(QueryBases._fields)
+
+
+def test_small_scalars_do_not_count():
+  key, _ = small()
+  large = np.zeros(key.num_wires + 4, bool)
+  assert key.bases.a.cost(large) == 0 < key.bases.a.cost() < key.bases.b_g2.cost() * 2
+  large[-2:] = True
+  assert key.bases.l.cost(large) == 1          # delta, with -r s; in A it goes with r
+  words = shared_scalars(np.array([[1, 0, 5], [0, 1, 0]] + [[0, 0, 0]] * 6, np.uint32))
+  assert words.large().tolist() == [False, True, False]
+
+
+def test_the_scalars_of_h_are_made_once():
+  module = importlib.import_module("zkjax.groth16.prove")
+  calls = []
+  get = module._once(lambda: calls.append(time.sleep(0.02)) or len(calls))
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    assert list(pool.map(lambda _: get(), range(8))) == [1] * 8
+
 
 @pytest.fixture
 def no_work(monkeypatch):

@@ -28,6 +28,7 @@ from zkjax.engine.timeline import Timeline
 from zkjax.groth16.formats.circom import read_wtns
 from zkjax.groth16.prove import public_inputs
 from zkjax.ops.field import Fr
+from zkjax.ops.msm import free_buffers
 
 
 class Engine:
@@ -157,6 +158,7 @@ class Engine:
     for worker in self._workers:
       worker.keys.make_room()
       worker.compiling.close()
+    free_buffers()
 
   def __enter__(self):
     return self

@@ -13,7 +13,9 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import os
+import threading
 from typing import Optional
 
 import jax
@@ -26,12 +28,13 @@ from zkjax.groth16.types import Blinding, Proof, ProvingKey
 from zkjax.ops import bls12_381
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
-from zkjax.ops.int_curve import G1, G2
+from zkjax.ops.int_curve import G1
 from zkjax.ops.msm import on_gpu, shared_scalars
 from zkjax.ops.programs import stored
 from zkjax.ops.queued import compile_sums, start_combined, start_made, start_sums
 
 # quotient: matvec and quotient, one program
+_WORTH_CUTTING = 8192                        # points of a sum whose parts, together, do not take much longer
 STAGES = ("quotient", "msm_a", "msm_b_g1", "msm_b_g2", "msm_h", "msm_l")
 
 
@@ -93,9 +96,9 @@ def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
         stack.enter_context(span("quotient"))
       return list(map(shared_scalars, np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis))))
 
+  evaluated = _once(evaluate_all)
   with _pool(threads) as pool:
-    exponents = pool.submit(evaluate_all)
-    return [Pending(key, b, _dispatch(key, w, pool, lambda k=k: exponents.result()[k], span, threads))
+    return [Pending(key, b, _dispatch(key, w, b, pool, lambda k=k: evaluated()[k], span, threads))
             for k, (w, b, span) in enumerate(zip(witnesses, blindings, spans))]
 
 
@@ -115,40 +118,33 @@ def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, thr
       return shared_scalars(quotient_scalars(key.constraints, witness, key.domain, key.h_basis))
 
   with _pool(threads) as pool:
-    return Pending(key, blinding, _dispatch(key, witness, pool, pool.submit(evaluate_one).result, span, threads))
+    return Pending(key, blinding, _dispatch(key, witness, blinding, pool, _once(evaluate_one), span, threads))
 
 
 def finish(pending):
   """Waits for a dispatched proof and assembles it."""
   if pending.first is None:
-    blinded = blinded_constants(pending.key, pending.blinding)                    # while the sums are being made
-    return assemble(blinded, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
+    return assemble({name: future.result() for name, future in pending.sums.items()}, pending.blinding)
   _check_first(pending.first.result())
   a, b, c = (pending.sums[name].result() for name in ("a", "b_g2", "c"))
   return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
 
 
-def blinded_constants(key, blinding):
-  """What does not depend on the witness: alpha + r delta, beta + s delta in both groups, -r s delta, as affine integer points by the name
-  of the sum that they are added to."""
-  r, s = blinding.r, blinding.s
-  point = lambda p: p.to_ints()
-  delta = point(key.delta_g1)
-  return {"a": G1.subgroup_combination([(1, point(key.vk.alpha_g1)), (r, delta)]),
-          "b_g1": G1.subgroup_combination([(1, point(key.beta_g1)), (s, delta)]),
-          "b_g2": G2.subgroup_combination([(1, point(key.vk.beta_g2)), (s, point(key.vk.delta_g2))]),
-          "l": G1.subgroup_combination([(-r * s % bls12_381.R, delta)])}
-
-
-def assemble(blinded, sums, blinding):
-  """A = alpha + a + r delta, B = beta + b + s delta, C = l + h + s A + r B1 - r s delta, where B1 is B in G1.
-
-  blinded: `blinded_constants`. sums: the five multi-scalar multiplications as affine integer points.
-  """
-  a, b1 = (G1.add(blinded[name], sums[name]) for name in ("a", "b_g1"))
-  b = G2.add(blinded["b_g2"], sums["b_g2"])
-  c = G1.sum([G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)]), sums["l"], sums["h"], blinded["l"]])
+def assemble(sums, blinding):
+  """A, B and C = l + h + s A + r B1, where B1 is B in G1, from the sums over `ProvingKey.bases` of the `blinded` scalars: affine integer
+  points by name."""
+  a, b, b1 = (sums[name] for name in ("a", "b_g2", "b_g1"))
+  c = G1.sum([G1.subgroup_combination([(blinding.s, a), (blinding.r, b1)]), sums["l"], sums["h"]])
   return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
+
+
+def blinded(witness, blinding):
+  """Fr[num_wires + 4], what all of `ProvingKey.bases` but h take: the witness and 1, r, s, -r s."""
+  return jax.tree.map(lambda w, more: np.concatenate([w, more], axis=1), witness, _more_scalars(blinding))
+
+
+def _more_scalars(blinding):
+  return Fr.from_ints([1, blinding.r, blinding.s, -blinding.r * blinding.s])
 
 
 def public_inputs(key, witness):
@@ -176,33 +172,63 @@ def _batch_quotient_scalars(constraints, witnesses, domain, h_basis):
   return jax.vmap(lambda w: quotient_scalars(constraints, w, domain, h_basis))(witnesses)
 
 
-def _dispatch(key, witness, pool, exponents, span, threads):
-  """Submits the five sums, the long one first, and returns their futures by name. `exponents()` waits for the scalars of the h query, which
-  therefore comes last."""
-  bases, scalars = key.bases, shared_scalars(witness.to_plain())
-  parts = 1 if threads == 1 else 2             # so that threads end at about the same time
+def _dispatch(key, witness, blinding, pool, exponents, span, threads):
+  """Submits the five sums and returns their futures by name. `exponents()` makes the scalars of the h query, or waits for another thread
+  that makes them: the first task of all."""
+  bases, scalars = key.bases, shared_scalars(blinded(witness, blinding).to_plain())
+  values = dict.fromkeys(bases._fields, lambda: scalars) | {"h": exponents}
+  tasks = _tasks(bases, scalars.large(), threads or _cores())
+  submitted = {name: [] for name in bases._fields}
 
-  def submit(name, wait=lambda: scalars):
-    """Submits the parts of a sum; the last one waits for the others, which have been submitted before it."""
-    query = getattr(bases, name)
+  def terms(name, part):
+    words = values[name]()
+    with span(f"msm_{name}"):
+      return getattr(bases, name).terms(words, part, tasks.count(name))
 
-    def terms(part):
-      values = wait()
-      with span(f"msm_{name}"):
-        return query.terms(values, part, parts)
+  def total(name, part, others):
+    """Waits for the others, which have been submitted before."""
+    own = terms(name, part)
+    return getattr(bases, name).total(itertools.chain(own, *(other.result() for other in others)))
 
-    others = [pool.submit(terms, part) for part in range(parts - 1)]
-    return pool.submit(lambda: query.total(itertools.chain(terms(parts - 1), *(other.result() for other in others))))
+  for name in tasks:
+    part = len(submitted[name])
+    work = (terms, name, part) if part < tasks.count(name) - 1 else (total, name, part, list(submitted[name]))
+    submitted[name].append(pool.submit(*work))
+  return {name: parts[-1] for name, parts in submitted.items()}
 
-  sums = {name: submit(name) for name in ("b_g2", "a", "b_g1", "l")}
-  return sums | {"h": submit("h", exponents)}
+
+def _tasks(bases, large, threads):
+  """The sums in the order of their tasks, as often as they have parts, so that threads end at about the same time: h first, since its
+  scalars are made first, then the longest one; none takes longer than a thread's share of all, and the last one is cut if it is worth it.
+
+  large: which scalars of the others are; small ones, most often bits, cost next to nothing.
+  """
+  costs = {name: query.cost(None if name == "h" else large) for name, query in bases._asdict().items()}
+  share = max(sum(costs.values()), 1) / threads
+  parts = {name: math.ceil(cost / share) or 1 for name, cost in costs.items()}
+  others = sorted((name for name in costs if name != "h"), key=costs.get, reverse=True)
+  if parts["h"] == 1 and costs[others[-1]] > _WORTH_CUTTING:
+    parts[others[-1]] = threads
+  return ["h"] + [name for name in others for _ in range(parts[name])] + ["h"] * (parts["h"] - 1)
+
+
+def _once(make):
+  """A function that returns what make() does, and calls it once, on the first thread that asks."""
+  lock, made = threading.Lock(), []
+
+  def get():
+    with lock:
+      if not made:
+        made.append(make())
+      return made[0]
+  return get
 
 
 def prepare_on_device(key):
   """Makes what proofs of a key use on a GPU and compiles their programs, all at the same time; nothing where that has been done."""
-  if "blinded_bases" in vars(key):
+  if "bases" in vars(key):
     return
-  bases, values = key.blinded_bases, lambda n: Fr(jax.ShapeDtypeStruct((Fr.num_limbs, n), jnp.uint32))
+  bases, values = key.bases, lambda n: Fr(jax.ShapeDtypeStruct((Fr.num_limbs, n), jnp.uint32))
   witness = values(key.num_wires)
   compile_sums([bases.a, bases.b_g1, bases.l], witness, values(4), bases.b_g2, bases.h, *_quotient_of(key, witness))
 
@@ -215,9 +241,9 @@ def _quotient_of(key, witness):
 def _start_on_device(key, witness, blinding):
   """Queues everything on the GPU, and returns at once: three programs, of which the last one assembles C from what the others made."""
   prepare_on_device(key)
-  bases, r, s = key.blinded_bases, blinding.r, blinding.s
+  bases, r, s = key.bases, blinding.r, blinding.s
   witness = witness if isinstance(witness.limbs, jax.Array) else jax.device_put(witness)
-  (a, b_g1, l), scalars, first = start_sums([bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]))
+  (a, b_g1, l), scalars, first = start_sums([bases.a, bases.b_g1, bases.l], witness, _more_scalars(blinding))
   h = start_made(bases.h, *_quotient_of(key, witness))
   b_g2, c = start_combined(bases.b_g2, scalars, [a, b_g1], [s, r], [l, h])
   return Pending(key, blinding, {"a": a, "b_g2": b_g2, "c": c}, first)
@@ -226,13 +252,17 @@ def _start_on_device(key, witness, blinding):
 @contextlib.contextmanager
 def _pool(threads=None):
   """Threads that finish what was submitted after the block has been left. If it raises, they have ended: they read the caller's arrays."""
-  pool = concurrent.futures.ThreadPoolExecutor(threads or max(2, os.cpu_count() or 1), thread_name_prefix="zkjax-msm")
+  pool = concurrent.futures.ThreadPoolExecutor(threads or _cores(), thread_name_prefix="zkjax-msm")
   try:
     yield pool
   except BaseException:
     pool.shutdown(wait=True, cancel_futures=True)
     raise
   pool.shutdown(wait=False)
+
+
+def _cores():
+  return max(2, os.cpu_count() or 1)
 
 
 def _checked(key, witness):

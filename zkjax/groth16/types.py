@@ -105,12 +105,8 @@ class ProvingKey:
 
   @functools.cached_property
   def bases(self):
-    """The queries prepared for this machine: made on first use, kept as long as the key."""
-    return self._prepared(self.a_query, self.b_g1_query, self.b_g2_query, self.h_query, self.l_query)
-
-  @functools.cached_property
-  def blinded_bases(self):
-    """The queries with the points of blinding behind them, for a GPU: all but h take the wires' scalars and then 1, r, s, -r s.
+    """The queries prepared for this machine, with the points of blinding behind them: all but h take the wires' scalars and then 1, r, s,
+    -r s. Made on first use, kept as long as the key.
 
     So their sums are A, B in G1, B, and what C has beside h, s A and r B.
     """

@@ -102,6 +102,12 @@ class FixedBases:
     """On the CPU, what `total` adds up: the terms of one of the `parts` of `msm`, so that threads can share its work."""
     return cpu.terms(self.prepared, scalars, part, parts)
 
+  def cost(self, large=None):
+    """About what all terms cost on the CPU, in additions of a bucket in G1: one a finite point, of those whose scalar is `large`, bool[n],
+    and three in G2."""
+    kept = self.prepared.kept
+    return self.prepared.degree ** 1.6 * (len(kept) if large is None else np.count_nonzero(large[kept]))
+
   def total(self, terms):
     """The sum of the terms of all parts, as `msm` returns it."""
     return cpu.curve_of(self.prepared).combination(terms)
@@ -126,6 +132,11 @@ def sums_of_entries(table, scalars):
     return None
   from zkjax.ops.gpu import fixed
   return fixed.sums_of_entries(table, scalars)
+
+
+def free_buffers():
+  """Frees the memory that sums on the CPU have left for the next ones."""
+  cpu.free_buffers()
 
 
 def shared_scalars(words):

@@ -74,28 +74,20 @@ class Buckets(NamedTuple):
   counts: np.ndarray
   codes: np.ndarray
 
-  def of(self, bases):
-    """The entries whose point is finite, with i the place of the point among the kept ones."""
-    if len(bases.kept) == bases.num_scalars or not len(self.keys):
-      return self
-    place = np.full(bases.num_scalars, -1, np.int32)
-    place[bases.kept] = np.arange(len(bases.kept), dtype=np.int32)
-    place = place[self.codes >> 2]
-    finite = place >= 0
-    counts = np.add.reduceat(finite, np.cumsum(self.counts) - self.counts, dtype=np.int64)
-    return Buckets(self.keys[counts > 0], counts[counts > 0], 4 * place[finite] | self.codes[finite] & 3)
 
-
-def buckets(digits, bits, windows):
-  """Buckets of int32[num_windows, 2n], digits of `halves`, in a range of windows. The sort of one window is a radix sort (16-bit keys),
-  and windows are already in order."""
+def buckets(digits, bits, windows, chosen=None):
+  """Buckets of int32[num_windows, 2n], digits of `halves`, in a range of windows. chosen: the scalars that count, None for all of them;
+  i in a code is a place in this list. The sort of one window is a radix sort (16-bit keys), and windows are already in order."""
   keys, counts, codes = [], [], []
   for w in windows:
-    digit = digits[w]
+    digit = digits[w] if chosen is None else digits[w].reshape(-1, 2)[chosen].reshape(-1)
     size = np.abs(digit).astype(np.uint16)
-    order = np.argsort(size, kind="stable")
     count = np.bincount(size, minlength=1)
-    order = order[count[0]:].astype(np.int32)
+    if 2 * count[0] > len(size):
+      nonzero = np.flatnonzero(size)
+      order = nonzero[np.argsort(size[nonzero], kind="stable")].astype(np.int32)
+    else:
+      order = np.argsort(size, kind="stable")[count[0]:].astype(np.int32)
     used = np.flatnonzero(count[1:]) + 1
     keys.append((w << bits) + used)
     counts.append(count[used])
@@ -109,9 +101,15 @@ class Scalars:
   def __init__(self, words):
     self.words, self._made, self._locks = words, {}, collections.defaultdict(threading.Lock)
 
-  def buckets(self, bits, windows):
-    """The Buckets of a range of `bits`-wide windows."""
-    return self._once((bits, windows), lambda: buckets(self._digits(bits), bits, windows))
+  def large(self):
+    """bool[n]: which are above 2^32."""
+    return self.words[1:].any(axis=0)
+
+  def buckets(self, bits, windows, chosen):
+    """The Buckets of a range of `bits`-wide windows and of the scalars int32[k] `chosen`, in order."""
+    chosen = None if len(chosen) == self.words.shape[1] else chosen
+    what = bits, windows, chosen if chosen is None else chosen.tobytes()
+    return self._once(what, lambda: buckets(self._digits(bits), bits, windows, chosen))
 
   def _digits(self, bits):
     halved = self._once("halves", lambda: halves(self.words))

@@ -97,6 +97,16 @@ class _Points(NamedTuple):
     for rows, part in zip(self.places(index), out):
       np.take(self.rows, rows, axis=0, mode="clip", out=part[:len(index)])
 
+  def copy(self, index, out):
+    """Writes the points to out, uint32[len(index), point_limbs]."""
+    np.take(self.rows, np.stack(self.places(index), axis=1).reshape(-1), axis=0, mode="clip", out=out.reshape(2 * len(out), -1))
+
+
+class _GroupSums(NamedTuple):
+  """The sum of group g is row places[g] of uint32[n, point_limbs]."""
+  rows: np.ndarray
+  places: np.ndarray
+
 
 class _Run(NamedTuple):
   """A queued addition: its operands, its result and whether a pair broke the precondition (meaningless if `complete`)."""
@@ -108,22 +118,49 @@ class _Run(NamedTuple):
   complete: bool
 
 
+class _Buffers:
+  """What additions read and write, for one sum at a time. It is kept for the next sum: to make it takes as long as 10,000 additions.
+
+  turned: entries and their filler, three that take turns: a step reads two of them at most while the next one is being filled. The
+  fillers are arbitrary residues, so that those of accumulators and entries are not an exceptional pair. spares: results to write.
+  """
+
+  def __init__(self, degree):
+    limbs, device = affine.point_limbs(degree), jax.devices("cpu")[0]
+    self.rows = np.zeros((2, _GATHERED * affine.LANES, limbs // 2), np.uint32)
+    fillers = np.random.default_rng(0).integers(0, 1 << 16, (3, 2, 1, limbs // 2), dtype=np.uint32)
+    self.turned = [(_aligned_zeros(affine.ROWS, limbs, affine.LANES), filler) for filler in fillers]
+    self.spares = [jax.device_put(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), device) for _ in range(3)]
+    self.scratch = jax.device_put(np.zeros((affine.ROWS, limbs // 2, affine.LANES), np.uint32), device)
+
+
+_IDLE = {1: [], 2: []}                       # buffers by degree
+
+
+def free_buffers():
+  """Frees the memory that sums have left for the next ones: up to 25 MB a thread in G1, 50 MB in G2."""
+  for buffers in _IDLE.values():
+    buffers.clear()
+
+
 class _Sums:
   """`group_sums` with its memory of whether an exceptional pair or an infinite sum has turned up: from then on additions are complete."""
 
   def __init__(self, degree):
     self.degree, self.complete = degree, False
     self.additions = self.calls = 0
-    limbs = affine.point_limbs(degree)
-    self.device = jax.devices("cpu")[0]
-    self.rows = np.zeros((2, _GATHERED * affine.LANES, limbs // 2), np.uint32)
-    fillers = np.random.default_rng(0).integers(0, 1 << 16, (3, 2, 1, limbs // 2), dtype=np.uint32)
-    self.turned = [(_aligned_zeros(affine.ROWS, limbs, affine.LANES), filler) for filler in fillers]
-    self.spares = [jax.device_put(np.zeros((affine.ROWS, limbs, affine.LANES), np.uint32), self.device) for _ in range(3)]
-    self.scratch = jax.device_put(np.zeros((affine.ROWS, limbs // 2, affine.LANES), np.uint32), self.device)
+    try:
+      self.buffers = _IDLE[degree].pop()
+    except IndexError:
+      self.buffers = _Buffers(degree)
+
+  def close(self):
+    """Leaves the buffers to another sum."""
+    _IDLE[self.degree].append(self.buffers)
+    self.buffers = None
 
   def group_sums(self, points, rows, counts):
-    """uint32[groups, limbs]: group g sums the next counts[g] >= 1 of the `_Points` at rows."""
+    """_GroupSums: group g sums the next counts[g] >= 1 of the `_Points` at rows."""
     kind = np.int32 if counts.sum() < 1 << 31 else np.int64     # arrays as long as the list of pieces: half the memory
     longest, counts = kind(piece_length(counts)), counts.astype(kind)
     pieces = -(-counts // longest)
@@ -131,30 +168,35 @@ class _Sums:
     offset = (np.arange(pieces.sum(), dtype=kind) - np.repeat(first, pieces)) * longest
     starts = np.repeat(group_start, pieces) + offset
     lengths = np.minimum(longest, np.repeat(counts, pieces) - offset)
-    sums = self._piece_sums(points, rows, starts, lengths)
+    sums, places = of_pieces = self._piece_sums(points, rows, starts, lengths)
     several = np.flatnonzero(pieces > 1)
     if not len(several):
-      return sums
-    out = sums[first]
+      return of_pieces
     again = np.flatnonzero(np.repeat(pieces > 1, pieces))
-    out[several] = self.group_sums(_Points.of_sums(sums), again, pieces[several])
-    return out
+    joined = self.group_sums(_Points.of_sums(sums), places[again], pieces[several])
+    if len(several) == len(counts):
+      return joined
+    places = places[first]
+    sums[places[several]] = joined.rows[joined.places]
+    return _GroupSums(sums, places)
 
   def _piece_sums(self, points, rows, starts, lengths):
-    order = np.argsort(-lengths, kind="stable")
-    out = np.empty((len(order), affine.point_limbs(self.degree)), np.uint32)
+    """_GroupSums of pieces, which lie in the order of their lengths, the longest first."""
+    order = np.argsort(_sortable(lengths.max() - lengths), kind="stable")
+    sums = np.empty((-(-len(order) // affine.LANES) * affine.LANES, affine.point_limbs(self.degree)), np.uint32)
     for begin in range(0, len(order), _BLOCK):
       block = order[begin:begin + _BLOCK]
-      out[block] = self._block_sums(points, rows, starts[block], lengths[block])
-    return out
+      self._block_sums(points, rows, starts[block], lengths[block], sums[begin:begin + _BLOCK])
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return _GroupSums(sums, places)
 
-  def _block_sums(self, points, rows, starts, lengths):
-    """Up to _BLOCK pieces, longest first, one entry a step: those still active are a prefix, and a piece is read when it is finished."""
-    sums = np.empty((len(starts), affine.point_limbs(self.degree)), np.uint32)
+  def _block_sums(self, points, rows, starts, lengths, sums):
+    """Writes the sums of up to _BLOCK pieces, longest first, to the first rows of whole rows of lanes. One entry a step: those still active
+    are a prefix, and a piece is read when it is finished."""
     if lengths[0] == 1:
-      x_and_y = np.empty((2, len(starts), sums.shape[1] // 2), np.uint32)
-      points.take(rows[starts], x_and_y)
-      return np.concatenate(x_and_y, axis=1)
+      points.copy(rows[starts], sums[:len(starts)])
+      return
     active = [int(np.searchsorted(-lengths, -step, side="left")) for step in range(lengths[0] + 1)]   # pieces with length > step
     entries = lambda step: self._gather(points, rows[starts[:active[step]] + step])
     acc, pending = self._gather(points, rows[starts]), None
@@ -167,53 +209,66 @@ class _Sums:
         if repeated and running:
           self._discard(running)
           running = self._launch(acc, coming, active[step])
-      first = active[step] // affine.LANES
-      done = np.asarray(acc)[first:-(-active[step - 1] // affine.LANES)].transpose(0, 2, 1).reshape(-1, sums.shape[1])
-      sums[active[step]:active[step - 1]] = done[active[step] - first * affine.LANES:active[step - 1] - first * affine.LANES]
+      if active[step] < active[step - 1]:
+        _read(np.asarray(acc), active[step], active[step - 1], sums)
       if running:
         coming = entries(step + 1)
       pending = running
-    self.spares = self.spares[:2] + [acc]
-    self.complete = self.complete or not sums.any(axis=1).all()
-    return sums
+    self.buffers.spares = self.buffers.spares[:2] + [acc]
+    self.complete = self.complete or _any_infinite(sums[:len(starts)])
 
   def _launch(self, acc, entries, active):
     """Queues acc + entries on the first `active` pairs, garbage behind."""
     self.additions += active
     self.calls += 1
-    run = affine.batch_add(self.degree, self.complete)
-    out, self.scratch, bad = run(acc, entries, self.spares.pop(), self.scratch, np.int32(-(-active // affine.LANES)))
+    run, buffers = affine.batch_add(self.degree, self.complete), self.buffers
+    out, buffers.scratch, bad = run(acc, entries, buffers.spares.pop(), buffers.scratch, np.int32(-(-active // affine.LANES)))
     return _Run(acc, entries, active, out, bad, self.complete)
 
   def _settle(self, run):
     """Waits for a run: (its result, whether it had to be repeated because it met an exceptional pair)."""
     if run.complete or not run.bad:
-      self.spares += [run.acc] if isinstance(run.acc, jax.Array) else []      # the first one is a buffer of `_gather`
+      self.buffers.spares += [run.acc] if isinstance(run.acc, jax.Array) else []      # the first one is a buffer of `_gather`
       return jax.block_until_ready(run.out), False
     self.complete = True
-    self.spares.append(run.out)
+    self.buffers.spares.append(run.out)
     return self._settle(self._launch(run.acc, run.entries, run.active))[0], True
 
   def _discard(self, run):
-    self.spares.append(jax.block_until_ready(run.out))
+    self.buffers.spares.append(jax.block_until_ready(run.out))
 
   def _gather(self, points, index):
-    """points[index] as uint32[ROWS, limbs, LANES], behind them a filler to the end of the last row.
-
-    Three buffers take turns: a step reads two of them at most while the next one is being filled. Each has its filler, arbitrary residues,
-    so that fillers of accumulators and entries are not an exceptional pair.
-    """
-    self.turned = self.turned[1:] + self.turned[:1]
-    turned, filler = self.turned[0]
-    for start in range(0, len(index), self.rows.shape[1]):
-      part = index[start:start + self.rows.shape[1]]
+    """points[index] as uint32[ROWS, limbs, LANES], behind them a filler to the end of the last row."""
+    buffers = self.buffers
+    buffers.turned = buffers.turned[1:] + buffers.turned[:1]
+    turned, filler = buffers.turned[0]
+    for start in range(0, len(index), buffers.rows.shape[1]):
+      part = index[start:start + buffers.rows.shape[1]]
       used = -(-len(part) // affine.LANES)
-      points.take(part, self.rows)
-      self.rows[:, len(part):used * affine.LANES] = filler
-      lanes = self.rows.reshape(2, _GATHERED, affine.LANES, -1)[:, :used].transpose(1, 0, 3, 2)
+      points.take(part, buffers.rows)
+      buffers.rows[:, len(part):used * affine.LANES] = filler
+      lanes = buffers.rows.reshape(2, _GATHERED, affine.LANES, -1)[:, :used].transpose(1, 0, 3, 2)
       first = start // affine.LANES
       np.copyto(turned[first:first + used].reshape(used, 2, -1, affine.LANES), lanes)
     return turned
+
+
+def _sortable(numbers):
+  """The same numbers, in 16 bits if they fit: then the stable sort is a radix sort."""
+  return numbers.astype(np.uint16) if numbers.max(initial=0) < 1 << 16 else numbers
+
+
+def _read(lanes, begin, end, sums):
+  """Copies points begin to end of uint32[ROWS, limbs, LANES] to the same rows of sums, which are whole rows of lanes."""
+  first, last = begin // affine.LANES, -(-end // affine.LANES)
+  rows, behind = sums[first * affine.LANES:last * affine.LANES], sums[end:last * affine.LANES].copy()
+  np.copyto(rows.reshape(last - first, affine.LANES, -1), lanes[first:last].transpose(0, 2, 1))
+  sums[end:last * affine.LANES] = behind
+
+
+def _any_infinite(sums):
+  """Whether a row is zero."""
+  return not sums[sums[:, 0] == 0].any(axis=1).all()
 
 
 def _aligned_zeros(*shape):
@@ -229,7 +284,7 @@ def piece_length(counts):
 
 
 def _weighted(sums, state, keys, bits):
-  """[(window, shift, point)] whose sum of 2^shift * point is sum of |digit| * S over each window."""
+  """(window, shift, rows of points) whose sum of 2^shift * point is sum of |digit| * S over each window, S being the _GroupSums."""
   half = bits // 2
   window, digit = keys >> bits, keys & ((1 << bits) - 1)
   parts = ((window, 0, digit & ((1 << half) - 1)), (window, 1, digit >> half))
@@ -244,16 +299,16 @@ def _weighted(sums, state, keys, bits):
   rows = np.broadcast_to(np.arange(len(keys)), chosen.shape)
   single, keys = _regroup(partial, state, rows[chosen], (group[None] * bits + spread[:, None])[chosen], None)
   group, bit = keys // bits, keys % bits
-  return group // 2, (group % 2) * half + bit, single
+  return group // 2, (group % 2) * half + bit, single.rows[single.places]
 
 
-def _regroup(sums, state, rows, group, keep):
-  """group_sums of the sums at `rows` by equal `group`; the sums and their group numbers in order."""
+def _regroup(sums, state, chosen, group, keep):
+  """The _GroupSums of chosen ones of _GroupSums by equal `group`, and the group numbers in order."""
   if keep is not None:
-    rows, group = rows[keep], group[keep]
+    chosen, group = chosen[keep], group[keep]
   order = np.argsort(group, kind="stable")
   keys, counts = np.unique(group[order], return_counts=True)
-  return state.group_sums(_Points.of_sums(sums), rows[order], counts), keys
+  return state.group_sums(_Points.of_sums(sums.rows), sums.places[chosen[order]], counts), keys
 
 
 def _to_ints(rows, degree):
@@ -301,9 +356,10 @@ def terms(bases, scalars, part=0, parts=1, bits=None):
     return list(zip(_plain_ints(scalars.words[:, bases.kept]), points)) if part == 0 else []
   bits = window_bits(len(bases.kept)) if bits is None else bits
   windows = range(*(num_windows(bits, HALF_BITS) * k // parts for k in (part, part + 1)))
-  keys, counts, codes = scalars.buckets(bits, windows).of(bases)
+  keys, counts, codes = scalars.buckets(bits, windows, bases.kept)
   if not len(keys):
     return []
   state = _Sums(bases.degree)
   window, shift, single = _weighted(state.group_sums(_Points.of_bases(bases), codes, counts), state, keys, bits)
+  state.close()
   return [(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, _to_ints(single, bases.degree))]
