@@ -47,8 +47,8 @@ def gpu():
     arrays, made = (constraints, witness, None), fixed._Made(h_plan, "msm_h", quotient_scalars_with, (domain, "coset"))
     row, _, work = fixed._sums_and_made([g1] * 3, witness, more, h, arrays, plan, ("msm_a", "msm_b_g1", "msm_l"), made)
     words = points.xyzz_words(1)
-    places = tuple((0, k * words, words) for k in (0, 1, 2, 3, 0))
-    return fixed._sum_and_combined(g2, work, [row], msm.halves([1, 1]), plan, places, (2, 2), "msm_b_g2")
+    places = tuple((0, k * words, words) for k in range(4))
+    return fixed._sum_and_combined(g2, work, [row], msm.halves([1, 1]), plan, places, 2, "msm_b_g2")
   traced = jax.make_jaxpr(proof)(
       rows(plan, size + 4, 24), rows(plan, size + 4, 48), rows(h_plan, size, 24), witness, Fr(shape(8, 4)), constraints)
   counts = collections.Counter()

@@ -171,8 +171,8 @@ def test_the_programs_of_a_proof_lower_for_cuda():
   assert lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4)).count(b"accumulate") >= 3
 
   def last(rows, values, row):
-    places = ((0, 0, 48), (0, 48, 48), (0, 0, 48), (0, 96, 8))
-    return fixed._sum_and_combined(rows, msm.schedule(values, plan), [row], msm.halves([5, 6]), plan, places, (2, 1), "msm_b_g2")
+    places = ((0, 0, 48), (0, 48, 48), (0, 0, 48))
+    return fixed._sum_and_combined(rows, msm.schedule(values, plan), [row], msm.halves([5, 6]), plan, places, 2, "msm_b_g2")
   assert b"finish" in lowered_for_cuda(last, (4 * 100, words[1]), (8, 100), (96 + 8,))
 
 
@@ -208,7 +208,7 @@ def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
 
   def several(rows, values, more, made_rows, arrays, plan, stages, made):
     return jnp.zeros(200, jnp.uint32) + made.function(*arrays, *made.static), values.limbs, work
-  last = lambda rows, work, totals, halves, plan, places, counts, stage: jnp.zeros(200, jnp.uint32) + halves[0, 0] + totals[0][0]
+  last = lambda rows, work, totals, halves, plan, places, num_factored, stage: jnp.zeros(200, jnp.uint32) + halves[0, 0] + totals[0][0]
   monkeypatch.setattr(fixed, "_sums_and_made", program("several", several, static_argnums=(5, 6, 7)))
   monkeypatch.setattr(fixed, "_sum_and_combined", program("last", last, static_argnums=(4, 5, 6, 7)))
   bases, values, times = fixed.Bases(Plan(4), jnp.ones((2, 24), jnp.uint32), 2), Fr.from_ints([1]), lambda a, b: a * b
@@ -217,8 +217,8 @@ def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
   assert sorted(set(traced)) == ["last", "several"]
   before = len(traced)
   sums, scalars, first = fixed.start_several([bases] * 3, values, values, *more)
-  _, c, (a, first) = fixed.start_combined(bases, scalars, sums[:2], [7, 8], sums[2:], [sums[0], first])
-  assert len(traced) == before and [p.offset for p in (c, a, first)] == [48, 96, 144]
+  _, c = fixed.start_combined(bases, scalars, sums[:2], [7, 8], sums[2:])
+  assert len(traced) == before and [p.offset for p in (*sums, first, c)] == [0, 48, 96, 144, 192, 48]
 
 
 def test_sums_with_plans_of_their_own_are_made_one_by_one(monkeypatch):

@@ -33,9 +33,9 @@ def on_device(monkeypatch):
     sums = [b.start(scalars) for b in bases] + [made.start(function(*arrays, *static))]
     return sums, scalars, types.SimpleNamespace(result=lambda: values[0].to_ints())
 
-  def start_combined(bases, scalars, factored, factors, plain, kept):
+  def start_combined(bases, scalars, factored, factors, plain):
     terms = list(zip(factors, factored)) + [(1, p) for p in plain]
-    return bases.start(scalars), types.SimpleNamespace(result=lambda: G1.combination([(k, p.result()) for k, p in terms])), kept
+    return bases.start(scalars), types.SimpleNamespace(result=lambda: G1.combination([(k, p.result()) for k, p in terms]))
   key, witness = groth16.read_zkey(next(MUL.glob("*.zkey"))), groth16.read_wtns(MUL / "witness.wtns")
   blinding = Blinding(7, 11)
   expected = groth16.prove(key, witness, blinding)

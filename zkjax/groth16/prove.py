@@ -125,7 +125,7 @@ def finish(pending):
   if pending.first is None:
     blinded = blinded_constants(pending.key, pending.blinding)                    # while the sums are being made
     return assemble(blinded, {name: future.result() for name, future in pending.sums.items()}, pending.blinding)
-  _check_first(pending.first.result())
+  _check_first(pending.first.result())        # it and A are there, and A's inversion done, while the device still works on B and C
   a, b, c = (pending.sums[name].result() for name in ("a", "b_g2", "c"))
   return Proof(Affine.from_ints(Fp, a), Affine.from_ints(Fp2, b), Affine.from_ints(Fp, c))
 
@@ -223,7 +223,7 @@ def _start_on_device(key, witness, blinding):
   (a, b_g1, l, h), scalars, first = start_sums(
       [bases.a, bases.b_g1, bases.l], witness, Fr.from_ints([1, r, s, -r * s]), bases.h, *_quotient_of(key, witness))
   begun = (before + time.perf_counter_ns()) // 2
-  b_g2, c, (a, first) = start_combined(bases.b_g2, scalars, [a, b_g1], [s, r], [l, h], [a, first])
+  b_g2, c = start_combined(bases.b_g2, scalars, [a, b_g1], [s, r], [l, h])
   return Pending(key, blinding, {"a": a, "b_g2": b_g2, "c": c}, first, begun)
 
 

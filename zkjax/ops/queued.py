@@ -13,16 +13,15 @@ def start_sums(bases, values, more, made, function, arrays, static):
   return fixed.start_several([b.prepared for b in bases], values, more, made.prepared, function, arrays, static)
 
 
-def start_combined(bases, scalars, factored, factors, plain, kept):
+def start_combined(bases, scalars, factored, factors, plain):
   """Starts on a GPU, as one program, the sum of FixedBases with what `start_sums` prepared, and k_0 P_0 + k_1 P_1 + ... + Q_0 + Q_1 + ...
-  of pending sums P (factored) and Q (plain) in G1, with integers k below r. Returns both, pending, and a list of what is pending in `kept`:
-  all of it is on its way to the host."""
+  of pending sums P (factored) and Q (plain) in G1, with integers k below r. Returns both, pending, on their way to the host."""
   from zkjax.ops.gpu import fixed
-  return fixed.start_combined(bases.prepared, scalars, factored, factors, plain, kept)
+  return fixed.start_combined(bases.prepared, scalars, factored, factors, plain)
 
 
 def compile_sums(bases, values, more, other, made, function, arrays, static):
   """Compiles at the same time what start_sums(bases, values, more, made, function, arrays, static) will run, and start_combined of `other`
-  and those sums, two of them with factors, and the first sum and the first scalar kept."""
+  and those sums, two of them with factors."""
   from zkjax.ops.gpu import fixed
   fixed.compile_together([b.prepared for b in bases], values, more, other.prepared, made.prepared, function, arrays, static)

@@ -6,7 +6,6 @@ digits, sort and pieces.
 import concurrent.futures
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -67,10 +66,6 @@ class Pending:
       return None
     return affine(np.asarray(self.row)[self.offset:][:self.num_words], self._degree)
 
-  def moved(self, row, offset):
-    """The same, where another program has put it."""
-    return self if self.row is None else Pending(row, self._degree, offset)
-
 
 class PendingScalar:
   """A plain scalar in a row that the device is writing, as `Pending`."""
@@ -82,10 +77,6 @@ class PendingScalar:
   def result(self):
     """The integer."""
     return int.from_bytes(np.asarray(self.row)[self.offset:][:self.num_words].tobytes(), "little")
-
-  def moved(self, row, offset):
-    """The same, where another program has put it."""
-    return PendingScalar(row, offset)
 
 
 class _Made(NamedTuple):
@@ -170,16 +161,15 @@ def start_several(bases, values, more, made, function, arrays, static):
   return sums, scalars, PendingScalar(row, sum(s.num_words for s in sums))
 
 
-def start_combined(bases, scalars, factored, factors, plain, kept):
+def start_combined(bases, scalars, factored, factors, plain):
   """Dispatches, as one program, a sum with Scalars, and sum k_i P_i + sum Q_j for pending sums P (factored) and Q (plain) in G1 and
-  integers k below r. Returns the two Pendings, and those in `kept` anew: all of them come to the host together, with one copy."""
-  rows, places = _places([*factored, *plain, *kept])
-  row = _sum_and_combined(bases.rows, scalars.schedule(bases.plan), rows, msm.halves(factors), bases.plan, places,
-                          (len(factored), len(plain)), bases.stage)
+  integers k below r. Returns the two Pendings."""
+  rows, places = _places([*factored, *plain])
+  work, halves = scalars.schedule(bases.plan), msm.halves(factors)
+  row = _sum_and_combined(bases.rows, work, rows, halves, bases.plan, places, len(factored), bases.stage)
   row.copy_to_host_async()
-  first = [Pending(row, degree_of(bases.rows)), Pending(row, 1, points.xyzz_words(degree_of(bases.rows)))]
-  ends = itertools.accumulate((p.num_words for p in kept), initial=first[1].offset + first[1].num_words)
-  return *first, [p.moved(row, end) for p, end in zip(kept, ends)]
+  degree = degree_of(bases.rows)
+  return Pending(row, degree), Pending(row, 1, points.xyzz_words(degree))
 
 
 def _places(pendings):
@@ -191,7 +181,7 @@ def _places(pendings):
 
 def compile_together(several, values, more, other, made, function, arrays, static):
   """Compiles, in threads, what start_several(several, values, more, made, function, arrays, static) will run, and start_combined of `other`
-  and its sums, the first two of them with factors and the first one kept. jit keeps for a call what was compiled ahead of it."""
+  and its sums, the first two of them with factors. jit keeps for a call what was compiled ahead of it."""
   plan = several[0].plan
   if any(b.plan != plan for b in (*several, other)) or not (other.num_scalars and made.num_scalars):
     return
@@ -199,9 +189,8 @@ def compile_together(several, values, more, other, made, function, arrays, stati
   first = values, more, made.rows, arrays
   how = plan, stages, _made(made, function, static)
   row, _, work = jax.eval_shape(lambda *v: _sums_and_made(*v, *how), rows, *first)
-  sums = _taken_apart([*several, made], row)
-  _, places = _places([*sums, sums[0], PendingScalar(row, sum(s.num_words for s in sums))])
-  rest = plan, places, (2, len(sums) - 2), other.stage
+  _, places = _places(_taken_apart([*several, made], row))
+  rest = plan, places, 2, other.stage
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
     programs = [pool.submit(_sum_and_combined.lower(other.rows, work, [row], msm.halves([0, 0]), *rest).compile),
                 pool.submit(_sums_and_made.lower(rows, *first, *how).compile)]
@@ -258,13 +247,12 @@ def _sum_and_schedule(rows, words, plan):
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
-def _sum_and_combined(rows, work, totals, halves, plan, places, counts, stage):
-  """The words of the sum, of the combination and of what is kept. places: of words in the rows `totals`: so many (counts) factored, so many
-  plain, and what is kept."""
-  parts, factored, used = [totals[row][offset:offset + size] for row, offset, size in places], counts[0], sum(counts)
+def _sum_and_combined(rows, work, totals, halves, plan, places, num_factored, stage):
+  """The words of the sum and of the combination. places: of the points in the rows `totals`, see `_places`."""
+  parts = jnp.stack([totals[row][offset:offset + size] for row, offset, size in places])
   with jax.named_scope("msm_combined"):
-    total = msm.combined(jnp.stack(parts[:factored]), jnp.stack(parts[factored:used]), halves)
-  return jnp.concatenate([_sums([rows], work, plan, (stage,)), *jax.tree.leaves(total), *parts[used:]])
+    total = msm.combined(parts[:num_factored], parts[num_factored:], halves)
+  return jnp.concatenate([_sums([rows], work, plan, (stage,)), *jax.tree.leaves(total)])
 
 
 @functools.partial(jax.jit, static_argnums=1)
