@@ -38,7 +38,7 @@ flags.DEFINE_integer("synth_threads", 2, "Witnesses produced at once.", lower_bo
 flags.DEFINE_float("synth_wait", 0.0, "Seconds that every producer waits, as for a file or the network.", lower_bound=0)
 flags.DEFINE_float("synth_compute", 0.0, "Seconds of CPU that every producer spends, in Python that holds the interpreter.", lower_bound=0)
 flags.DEFINE_bool("synth_processes", False, "Run the producers in processes, as many as --synth_threads, instead of on threads.")
-flags.DEFINE_bool("verify_processes", False, "Verify in processes.")
+flags.DEFINE_bool("verify_processes", None, "Verify in processes. By default on a GPU only.")
 flags.DEFINE_integer("max_in_flight", 2, "Proofs on a device at once.", lower_bound=1)
 flags.DEFINE_integer("max_batch", 1, "Partitions of a small circuit in one dispatch.", lower_bound=1)
 flags.DEFINE_integer("devices", 1, "Devices to prove on, of those that there are.", lower_bound=1)

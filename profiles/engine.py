@@ -10,9 +10,9 @@ off, in turns; and a traced run for each kind of producer, in which the timeline
   native        computes as long, without the interpreter
   python        computes as long, in Python, in processes
 
-Verification runs in processes too, but for the kind named trivial_threads. Every proof is verified. Adds rows to profiles/engine.json, or
-to the file that JSON names; KEEP names a folder for the traces, one of a job of two partitions among them, and the events. Several of
-these scripts may run at once, to compile: they time one at a time.
+Verification runs in processes too, as it does on a GPU by default, but for the kind named trivial_threads. Every proof is verified. Adds
+rows to profiles/engine.json, or to the file that JSON names; KEEP names a folder for the traces, one of a job of two partitions among them,
+and the events. Several of these scripts may run at once, to compile: they time one at a time.
 """
 import contextlib
 import faulthandler
@@ -72,7 +72,7 @@ def producer(kind, witness, seconds, folder):
 
 def run(key, source, partitions, jobs, kind, trace=None):
   """(seconds from the first submission to the last result, events, folder of the trace or None) of one run."""
-  config = EngineConfig(synthesis_threads=THREADS, finish_threads=THREADS, verify_processes=kind != "trivial_threads",
+  config = EngineConfig(synthesis_threads=THREADS, finish_threads=THREADS, verify_processes=False if kind == "trivial_threads" else None,
                         synthesis_processes=kind == "python")
   with Engine(config) as engine:
     engine.preload(key)

@@ -55,6 +55,7 @@ class Pending:
   sums: dict
   proof: object
   first: object = None
+  begun_ns: int = 0
 
 
 class Puppet(Prover):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from zkjax.groth16.prove import quotient_scalars_with
-from zkjax.groth16.types import Constraints, SparseMatrix
+from zkjax.groth16.types import SparseMatrix, StackedConstraints
 from zkjax.ops.bls12_381 import R
 from zkjax.ops.cpu import affine
 from zkjax.ops.cpu import msm as cpu_msm
@@ -39,16 +39,16 @@ def gpu():
   shape = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.uint32)
   index = jax.ShapeDtypeStruct((size,), jnp.int32)
   matrix, witness, domain = SparseMatrix(index, index, Fr(shape(8, size))), Fr(shape(8, size)), Domain(LOG2_SIZE)
-  constraints = Constraints(matrix, matrix, None, size, size, 1)
+  constraints = StackedConstraints(jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape[:-1] + (2 * size,), v.dtype), matrix), size, 2)
   plan, h_plan = msm.default_plan(size + 4, 64), msm.default_plan(size, 64)
   rows = lambda plan, count, words: shape(plan.factor * count, words)
 
   def proof(g1, g2, h, witness, more, constraints):
-    row, _, work = fixed._sums_and_schedule([g1] * 3, witness, more, plan, ("msm_a", "msm_b_g1", "msm_l"))
-    arrays, static = (constraints, witness, None), (domain, "coset")
-    made = fixed._sum_and_made(h, h_plan, quotient_scalars_with, arrays, static, "msm_h")
-    words, lanes = points.xyzz_words(1), msm.combination_lanes([1, 1], 2)
-    return fixed._sum_and_combined(g2, work, plan, (row, row, row, made), (0, words, 2 * words, 0), 2, lanes, "msm_b_g2")
+    arrays, made = (constraints, witness, None), fixed._Made(h_plan, "msm_h", quotient_scalars_with, (domain, "coset"))
+    row, _, work = fixed._sums_and_made([g1] * 3, witness, more, h, arrays, plan, ("msm_a", "msm_b_g1", "msm_l"), made)
+    words = points.xyzz_words(1)
+    places = tuple((0, k * words, words) for k in range(4))
+    return fixed._sum_and_combined(g2, work, [row], msm.halves([1, 1]), plan, places, 2, "msm_b_g2")
   traced = jax.make_jaxpr(proof)(
       rows(plan, size + 4, 24), rows(plan, size + 4, 48), rows(h_plan, size, 24), witness, Fr(shape(8, 4)), constraints)
   counts = collections.Counter()

@@ -12,7 +12,7 @@ import pytest
 from engine_cases import PUBLIC, SECONDS, WTNS, Puppet, engine, false_proof, job, key, until, witness
 
 from zkjax import groth16
-from zkjax.engine import EngineError, Job, JobCancelled, RejectedError, SynthesisError
+from zkjax.engine import EngineError, Job, JobCancelled, RejectedError, SynthesisError, finish
 from zkjax.engine.processes import ProcessDied, Processes, _answer
 
 
@@ -130,6 +130,36 @@ def test_false_proofs_are_rejected_by_processes_too():
     with pytest.raises(RejectedError):
       made.prove(job())
     assert made.prove(job(2)).public == [PUBLIC] * 2
+
+
+@pytest.mark.parametrize("gpu, asked, expected", [(True, None, True), (False, None, False), (True, False, False), (False, True, True)])
+def test_verification_has_processes_where_asked_for_and_by_default_on_a_gpu(monkeypatch, gpu, asked, expected):
+  started = []
+
+  class Recorded:
+    def __init__(self, count, script):
+      started.append((count, script))
+
+    def run(self, function, *args):
+      return function(*args)
+
+    def close(self):
+      started.append("closed")
+  monkeypatch.setattr(finish, "on_gpu", lambda: gpu)
+  monkeypatch.setattr(finish, "Processes", Recorded)
+  with engine(Puppet(), verify_processes=asked, finish_threads=3) as made:
+    assert made.prove(job(2)).public == [PUBLIC] * 2
+  assert started == ([(3, False), "closed"] if expected else [])
+
+
+def test_processes_that_do_not_import_the_script_need_no_guard(tmp_path):
+  """One that ends is replaced, too."""
+  script = tmp_path / "script.py"
+  script.write_text("import os\nfrom zkjax.engine.processes import ProcessDied, Processes\nmade = Processes(1, script=False)\n"
+                    "first = made.run(os.getpid)\nassert first != os.getpid()\ntry:\n  made.run(os._exit, 3)\nexcept ProcessDied:\n  pass\n"
+                    "assert made.run(os.getpid) not in (first, os.getpid())\nmade.close()\nprint('done')\n")
+  result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, env={**os.environ})
+  assert result.stdout == "done\n", result.stderr
 
 
 def test_a_script_without_a_guarded_main_is_told_so(tmp_path):

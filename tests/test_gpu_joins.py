@@ -121,3 +121,18 @@ def test_the_end_of_a_sum(group):
   assert rows.shape == (2, points.xyzz_words(degree))
   want = [curve.msm([few[i] for i in ii], [1 << int(d) for d in dd]) for ii, dd in zip(index, doublings)]
   assert [affine_of(curve, row, degree) for row in rows] == want
+
+
+@pytest.mark.parametrize("group", CURVES)
+def test_tiles_of_infinite_points_are_not_added(monkeypatch, group):
+  """One point among four tiles: the additions of its tile, and no others."""
+  curve, field, degree = CURVES[group]
+  tile, blocks = teams.tile_of(degree), []
+  add = teams.Team.add
+  monkeypatch.setattr(teams.Team, "add", lambda self, *v: blocks.append(self.builder.mask.reshape(-1, 128).any(1)) or add(self, *v))
+  rows = jnp.asarray(xyzz(field, degree, [None] * (2 * tile + 5) + [curve.generator] + [None] * (2 * tile - 6)))
+  with jax.disable_jit():
+    out = joins.fold(degree, rows, np.array([4 * tile, 1, 2], np.uint32), numpy_builder.launch)
+  assert len(blocks) == 2 and all(b.tolist() == [False, False, True, False] for b in blocks)
+  found = {(int(k), affine_of(curve, out[k], degree)) for k in np.nonzero(np.asarray(out[:3 * tile]).any(1))[0]}
+  assert found == {((2 * tile + 5) // 4, curve.generator), (tile + (2 * tile + 5) // 4, curve.generator)}

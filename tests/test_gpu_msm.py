@@ -80,7 +80,7 @@ def test_default_plans_cover_all_sizes():
 @pytest.mark.parametrize("bits", [4, 7, 15, 16, 17])
 def test_signed_digits_add_up(bits):
   scalars, plan = cases.scalars(), Plan(bits, 3)
-  keys, entries = (np.asarray(v) for v in msm.sorted_entries(plain(scalars), plan))
+  keys, entries = (np.asarray(v) for v in msm.sorted_entries(plain(scalars), plan, numpy_builder.launch))
   assert np.all(keys[1:] >= keys[:-1])
   total, n = [0] * len(scalars), len(scalars)
   for key, entry in zip(keys.tolist(), entries.tolist()):
@@ -166,26 +166,28 @@ def test_fixed_bases_behind_an_offset(group):
 
 def test_the_programs_of_a_proof_lower_for_cuda():
   plan, words = Plan(8, 4, 16), [points.affine_words(d) for d in (1, 2)]
-  several = lambda rows, values, more: fixed._sums_and_schedule([rows, rows], Fr(values), Fr(more), plan)
-  assert b"accumulate" in lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4))
-  made = lambda rows, values: fixed._sum_and_made(rows, plan, scaled, (Fr(values),), (3,))
-  assert b"accumulate" in lowered_for_cuda(made, (4 * 100, words[0]), (8, 100))
+  made = fixed._Made(plan, "msm_h", scaled, (3,))
+  several = lambda rows, values, more: fixed._sums_and_made([rows, rows], Fr(values), Fr(more), rows, (Fr(values),), plan, ("a", "b"), made)
+  assert lowered_for_cuda(several, (4 * 100, words[0]), (8, 96), (8, 4)).count(b"accumulate") >= 3
 
   def last(rows, values, row):
-    lanes = msm.combination_lanes([5, 6], 1)
-    return fixed._sum_and_combined(rows, msm.schedule(values, plan), plan, (row, row, row), (0, 48, 0), 2, lanes)
+    places = ((0, 0, 48), (0, 48, 48), (0, 0, 48))
+    return fixed._sum_and_combined(rows, msm.schedule(values, plan), [row], msm.halves([5, 6]), plan, places, 2, "msm_b_g2")
   assert b"finish" in lowered_for_cuda(last, (4 * 100, words[1]), (8, 100), (96 + 8,))
 
 
 @pytest.mark.parametrize("factors", [[oracle.R - 1, 12345], [0, (1 << 254) + 1]], ids=str)
-def test_the_lanes_of_a_combination_add_up(factors):
+def test_the_lanes_of_a_combination_add_up(monkeypatch, factors):
   """Rows are the points, their images, which count x^2 times, and points without a factor."""
-  index, doublings = msm.combination_lanes(factors, 2)
-  totals = [0] * 6
-  for row, k in zip(index.tolist(), doublings.tolist()):
+  lanes = []
+  monkeypatch.setattr(msm.joins, "finish", lambda degree, rows, *v: lanes.append(v) or rows[:1])
+  msm.combined(jnp.zeros((2, 48), jnp.uint32), jnp.zeros((2, 48), jnp.uint32), msm.halves(factors))
+  (index, doublings, most, _), totals = lanes[0], [0] * 6
+  for row, k in zip(index.tolist(), doublings.tolist(), strict=True):
     if row != joins.NONE:
       totals[row] += 1 << k
-  assert [totals[i] + totals[2 + i] * bls12_381.X**2 for i in range(2)] == factors and totals[4:] == [1, 1] and doublings.max() < 128
+  assert [totals[i] + totals[2 + i] * bls12_381.X**2 for i in range(2)] == factors and totals[4:] == [1, 1]
+  assert doublings.max() <= most == 127
 
 
 def test_images_are_multiples_by_the_square_of_x():
@@ -197,25 +199,39 @@ def test_images_are_multiples_by_the_square_of_x():
 
 
 def test_programs_are_compiled_ahead_for_what_is_called(monkeypatch):
-  """The three that a proof calls, with stand-ins: a call that follows traces nothing again."""
+  """The two that a proof calls, with stand-ins: a call that follows traces nothing again."""
   traced = []
 
   def program(name, result, **static):
     return jax.jit(lambda *v: traced.append(name) or result(*v), **static)
   work = msm.Schedule(*[jnp.zeros(3, jnp.uint32)] * 6)
-  several = program("several", lambda rows, values, more, plan, *_: (jnp.zeros(152, jnp.uint32), values.limbs, work), static_argnums=(3, 4))
-  made = program("made", lambda rows, plan, function, arrays, static, *_: rows[0] * function(*arrays, *static), static_argnums=(1, 2, 4, 5))
-  last = program("last", lambda rows, work, plan, totals, at, n, lanes, _: rows + lanes[0][0] + totals[3][0], static_argnums=(2, 4, 5, 7))
-  for name, jitted in (("_sums_and_schedule", several), ("_sum_and_made", made), ("_sum_and_combined", last)):
-    monkeypatch.setattr(fixed, name, jitted)
+
+  def several(rows, values, more, made_rows, arrays, plan, stages, made):
+    return jnp.zeros(200, jnp.uint32) + made.function(*arrays, *made.static), values.limbs, work
+  last = lambda rows, work, totals, halves, plan, places, num_factored, stage: jnp.zeros(200, jnp.uint32) + halves[0, 0] + totals[0][0]
+  monkeypatch.setattr(fixed, "_sums_and_made", program("several", several, static_argnums=(5, 6, 7)))
+  monkeypatch.setattr(fixed, "_sum_and_combined", program("last", last, static_argnums=(4, 5, 6, 7)))
   bases, values, times = fixed.Bases(Plan(4), jnp.ones((2, 24), jnp.uint32), 2), Fr.from_ints([1]), lambda a, b: a * b
-  fixed.compile_together([bases] * 3, values, values, bases, bases, times, (jnp.ones((), jnp.uint32),), (2,))
-  assert sorted(set(traced)) == ["last", "made", "several"]
+  more = bases, times, (jnp.ones((), jnp.uint32),), (2,)
+  fixed.compile_together([bases] * 3, values, values, bases, *more)
+  assert sorted(set(traced)) == ["last", "several"]
   before = len(traced)
-  sums, scalars, _ = fixed.start_several([bases] * 3, values, values)
-  h = fixed.start_made(bases, times, (jnp.ones((), jnp.uint32),), (2,))
-  fixed.start_combined(bases, scalars, sums[:2], [7, 8], [sums[2], h])
-  assert len(traced) == before
+  sums, scalars, first = fixed.start_several([bases] * 3, values, values, *more)
+  _, c = fixed.start_combined(bases, scalars, sums[:2], [7, 8], sums[2:])
+  assert len(traced) == before and [p.offset for p in (*sums, first, c)] == [0, 48, 96, 144, 192, 48]
+
+
+def test_sums_with_plans_of_their_own_are_made_one_by_one(monkeypatch):
+  """What one program cannot make: another plan for a query, or no points for the scalars that are made."""
+  started, values = [], Fr.from_ints([1, 2, 3])
+  monkeypatch.setattr(fixed, "start", lambda bases, scalars: started.append((bases, scalars)) or fixed.Pending(None, 1))
+  several = [fixed.Bases(Plan(c), jnp.ones((5, 24), jnp.uint32), 5) for c in (4, 5)]
+  h = fixed.Bases(Plan(4), jnp.ones((3, 24), jnp.uint32), 3)
+  sums, scalars, first = fixed.start_several(several, values, Fr.from_ints([1, 4]), h, scaled, (values,), (2,))
+  assert len(sums) == 3 and first.result() == 1 and [b for b, _ in started] == [*several, h]
+  assert all(given is scalars for _, given in started[:2]) and np.array_equal(started[2][1], plain([2, 4, 6]))
+  rows, places = fixed._places([*sums, first, first])
+  assert [r.shape[0] for r in rows] == [48, 8] and places == ((0, 0, 48),) * 3 + ((1, 0, 8),) * 2
 
 
 def scaled(values, factor):
@@ -225,7 +241,8 @@ def scaled(values, factor):
 def test_sums_of_one_program_are_taken_apart():
   two, three = Affine.from_ints(Fp2, [oracle.G2]), Affine.from_ints(Fp, [oracle.G1])
   word = lambda field, p: np.concatenate([np.asarray(v)[:, 0] for v in jax.tree.leaves((p, field.ones((1,)), field.ones((1,))))])
-  row = np.concatenate([word(Fp2, two), word(Fp, three)])
+  row = np.concatenate([word(Fp2, two), word(Fp, three), np.arange(8, dtype=np.uint32)])
+  assert fixed.PendingScalar(row, 144).result() == sum(k << 32 * k for k in range(8))
   assert fixed.Pending(row, 2).result() == oracle.G2 and fixed.Pending(row, 1, points.xyzz_words(2)).result() == oracle.G1
 
 

@@ -2,6 +2,7 @@
 import importlib
 import pathlib
 import re
+import time
 import types
 
 import jax
@@ -27,22 +28,20 @@ prove_module = importlib.import_module("zkjax.groth16.prove")      # the package
 @pytest.fixture
 def on_device(monkeypatch):
   """As on a GPU, but that sums are made at once, by `ops.cpu`."""
-  def start_sums(bases, values, more):
+  def start_sums(bases, values, more, made, function, arrays, static):
     scalars = shared_scalars(np.concatenate([np.asarray(v.to_plain()) for v in (values, more)], axis=1))
-    return [b.start(scalars) for b in bases], scalars, types.SimpleNamespace(result=lambda: values[0].to_ints())
+    sums = [b.start(scalars) for b in bases] + [made.start(function(*arrays, *static))]
+    return sums, scalars, types.SimpleNamespace(result=lambda: values[0].to_ints())
 
   def start_combined(bases, scalars, factored, factors, plain):
     terms = list(zip(factors, factored)) + [(1, p) for p in plain]
     return bases.start(scalars), types.SimpleNamespace(result=lambda: G1.combination([(k, p.result()) for k, p in terms]))
-
-  def start_made(bases, function, arrays, static):
-    return bases.start(function(*arrays, *static))
-  key, witness = groth16.read_zkey(next(MUL.glob("*.zkey"))), groth16.read_wtns(MUL / "witness.wtns")
+  key, on_host = (groth16.read_zkey(next(MUL.glob("*.zkey"))) for _ in range(2))
+  witness = groth16.read_wtns(MUL / "witness.wtns")
   blinding = Blinding(7, 11)
-  expected = groth16.prove(key, witness, blinding)
+  expected = groth16.prove(on_host, witness, blinding)
   monkeypatch.setattr(prove_module, "on_gpu", lambda: True)
   monkeypatch.setattr(prove_module, "start_sums", start_sums)
-  monkeypatch.setattr(prove_module, "start_made", start_made)
   monkeypatch.setattr(prove_module, "start_combined", start_combined)
   compiled = []
   monkeypatch.setattr(prove_module, "compile_sums", lambda *a: compiled.append(a))
@@ -70,10 +69,25 @@ def test_what_is_compiled_for_a_key_is_what_its_proofs_call(on_device, monkeypat
   monkeypatch.setattr(prove_module, "start_sums", lambda *a: calls.append(a) or start_sums(*a))
   prove_module.prepare_on_device(key)
   groth16.prove(key, witness, blinding)
-  (bases, *values, _, _, function, arrays, static), (used, *given) = calls
+  (bases, *values, _, made, function, arrays, static), (used, *given, h, called, passed, fixed_) = calls
   shapes = lambda tree: [(v.shape, v.dtype) for v in jax.tree.leaves(tree)]
-  assert bases == used and shapes(values) == shapes(given) and function is prove_module.quotient_scalars_with
-  assert shapes(arrays) == shapes((key.resident_constraints, witness, key.twiddles)) and static == (key.domain, key.h_basis)
+  assert bases == used and made == h and shapes(values) == shapes(given) and function is called is prove_module.quotient_scalars_with
+  assert shapes(arrays) == shapes(passed) == shapes((key.resident_constraints, witness, key.twiddles))
+  assert static == fixed_ == (key.domain, key.h_basis)
+
+
+def test_a_pending_proof_tells_when_its_first_kernels_were_queued(on_device, monkeypatch):
+  key, witness, blinding, _ = on_device
+  begun, start_sums = [], prove_module.start_sums
+
+  def timed(*arguments):
+    begun.append(time.perf_counter_ns())
+    sums = start_sums(*arguments)
+    begun.append(time.perf_counter_ns())
+    return sums
+  monkeypatch.setattr(prove_module, "start_sums", timed)
+  pending = groth16.start(key, witness, blinding)
+  assert begun[0] < pending.begun_ns < begun[1]
 
 
 def test_a_witness_on_the_device_is_checked_when_the_proof_is_finished(on_device):
@@ -85,11 +99,13 @@ def test_a_witness_on_the_device_is_checked_when_the_proof_is_finished(on_device
 
 
 def test_scopes_and_kernels_carry_the_names_of_stages():
-  shape = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.uint32)
-  traced = fixed._sums_and_schedule.trace([shape(5, 24)] * 3, Fr(shape(8, 4)), Fr(shape(8, 1)), Plan(8), ("msm_a", "msm_b_g1", "msm_l"))
+  shape, plan = lambda *dims: jax.ShapeDtypeStruct(dims, jnp.uint32), Plan(8)
+  made = fixed._Made(plan, "msm_h", lambda v: v, ())
+  traced = fixed._sums_and_made.trace(
+      [shape(5, 24)] * 3, Fr(shape(8, 4)), Fr(shape(8, 1)), shape(4, 24), (shape(8, 4),), plan, ("msm_a", "msm_b_g1", "msm_l"), made)
   text = traced.lower(lowering_platforms=("cuda",)).as_text(debug_info=True)
   scopes = {part for name in re.findall(r'loc\("([^"]+)"', text) for part in name.split("/")}
-  assert {"msm_schedule", "msm_a", "msm_b_g1", "msm_l", "msm_a+msm_b_g1+msm_l"} <= scopes
+  assert {"msm_schedule", "msm_a", "msm_b_g1", "msm_l", "msm_a+msm_b_g1+msm_l", "msm_h"} <= scopes
   assert {"bucket_starts", "accumulate", "join"} <= set(re.findall(r"([a-z_]+)_mosaic_gpu", text))
 
 

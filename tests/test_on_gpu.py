@@ -1,4 +1,8 @@
-"""On a GPU that the kernels know, and only there: what the other tests lower or run over NumPy, run by the device."""
+"""On a GPU that the kernels know, and only there: what the other tests lower or run over NumPy, run by the device.
+
+Nearly all of their time is compiling: `pytest -n 4 tests/test_on_gpu.py`, and XLA_PYTHON_CLIENT_MEM_FRACTION=.1 in the environment, so that
+four processes share the memory.
+"""
 import cases
 import jax
 import jax.numpy as jnp
@@ -11,6 +15,7 @@ from zkjax.groth16.r1cs import constraints_from_rows
 from zkjax.groth16.setup import generator_multiples
 from zkjax.ops.curve import Affine
 from zkjax.ops.field import Fp, Fp2, Fr
+from zkjax.ops.gpu import msm as gpu_msm
 from zkjax.ops.gpu import support
 from zkjax.ops.msm import FixedBases, MsmConfig, msm, shared_scalars
 from zkjax.ops.ntt import Domain, intt, ntt
@@ -45,6 +50,23 @@ def test_one_bucket_over_all_levels_of_joining():
   scalars = Fr.from_ints([oracle.R - 2]).broadcast_to((count,))
   want = oracle.g1.multiply(oracle.G1, -2 * (count - 10) % oracle.R)
   assert FixedBases.prepare(points).msm(np.asarray(scalars.to_plain())) == want
+
+
+def test_more_points_than_fit_are_summed_in_pieces(monkeypatch):
+  """Two pieces, with a bound that is smaller than the true one."""
+  monkeypatch.setattr(gpu_msm, "_MOST", 1000)
+  logs, numbers = cases.random_scalars(1500, 1), cases.random_scalars(1500, 2)
+  got = msm(generator_multiples(Fp, logs), Fr.from_ints(numbers))
+  assert affine(got) == oracle.g1.multiply(oracle.G1, sum(x * y for x, y in zip(logs, numbers)) % oracle.R)
+
+
+def test_what_does_not_fit_the_memory_is_named_before_anything_is_launched():
+  """A vector that takes more than half of what is free, so that no other fits beside it; it is never made."""
+  free = support.free_bytes()
+  domain = Domain(min((free // (4 * Fr.num_limbs)).bit_length(), 32))
+  vector = jax.ShapeDtypeStruct((Fr.num_limbs, domain.size), jnp.uint32)
+  with pytest.raises(MemoryError, match=rf"transforms of 1 times {domain.size} values need \d+ bytes on the device, {free} are free"):
+    jax.eval_shape(lambda v: ntt(domain, Fr(v), "bit_reversed").limbs, vector)
 
 
 def test_partitions_under_vmap():

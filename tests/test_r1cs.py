@@ -57,6 +57,19 @@ def test_entries_in_any_order_add_up():
   assert cz.to_ints() == [9 * (R - 20) % R, 0, 0, 0]          # C is not known: C w := (A w)(B w)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_stacked_matrices_give_the_same_vectors(known):
+  """As a GPU's prover multiplies them: with C, and where it is not known."""
+  rows, num_wires, num_public = system()
+  constraints, witness = constraints_from_rows(*rows, num_wires, num_public), Fr.from_ints(witness_of(num_wires))
+  if not known:
+    constraints = Constraints(constraints.a, constraints.b, None, constraints.num_rows, num_wires, num_public)
+  stacked = constraints.stacked(32)
+  assert stacked.num_matrices == 2 + known and int(stacked.matrix.rows.max()) >= 32 * (1 + known)
+  for one, other in zip(evaluate(stacked, witness, 32), evaluate(constraints, witness, 32), strict=True):
+    np.testing.assert_array_equal(np.asarray(one.limbs), np.asarray(other.limbs))
+
+
 @pytest.mark.parametrize("length", [1, 2, 3, 300, 5000])
 def test_long_rows_of_the_largest_terms_are_exact(length):
   """Every term r - 1: the carries of the words are as large as they get for this length."""

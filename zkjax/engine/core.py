@@ -29,9 +29,10 @@ class EngineConfig:
   waits for more while the device has a free place.
   verify: check every proof before it is returned.
   synthesis_processes: functions that produce witnesses run in processes, one for each of synthesis_threads, instead of on these threads:
-  for those that compute in Python for long, and would take the interpreter from the prover. They must be picklable, and so their results.
-  verify_processes: verification, some 14 ms of Python a proof, runs in processes, one for each of finish_threads: for a GPU, which proves
-  small circuits about as fast. For both see `processes.Processes`.
+  for those that compute in Python for long, and would take the interpreter from the prover. They must be picklable, and so their results;
+  see `processes.Processes`.
+  verify_processes: verification, some 14 ms of Python a proof, runs in processes, one for each of finish_threads, which take seconds to
+  start. None: where a GPU's kernels run, which prove small circuits about as fast, and would wait half of their time for the interpreter.
   """
   max_in_flight: int = 2
   synthesis_threads: int = 2
@@ -44,7 +45,7 @@ class EngineConfig:
   max_wait_seconds: float = 0.0
   verify: bool = True
   synthesis_processes: bool = False
-  verify_processes: bool = False
+  verify_processes: Optional[bool] = None
 
   def checked(self):
     """self, or ValueError."""
@@ -53,8 +54,9 @@ class EngineConfig:
       if value is not None and (not isinstance(value, int) or value < 1):
         raise ValueError(f"{name} must be a positive int, got {value!r}")
     for name in ("verify", "synthesis_processes", "verify_processes"):
-      if not isinstance(getattr(self, name), bool):
-        raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+      value = getattr(self, name)
+      if not isinstance(value, bool) and not (name == "verify_processes" and value is None):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
     if not self.max_wait_seconds >= 0:
       raise ValueError(f"max_wait_seconds must not be negative, got {self.max_wait_seconds}")
     return self

@@ -162,8 +162,9 @@ class DeviceWorker:
     """The device is done with a partition: its memory and its place are free, and the rest is for the pool."""
     core = self.core
     if partition.started.acquire(blocking=False):
-      # nothing but queueing ran on the host: the device began after what was queued before, and not before dispatch and input
-      core.mark(partition, "DEVICE_START", time_ns=max(self.last_end_ns, partition.dispatch_ns, partition.arrived_ns))
+      # nothing but queueing ran on the host: the device began after what was queued before, and not before its input and its first kernel
+      begun = self.prover.begun_ns(partition.pending)
+      core.mark(partition, "DEVICE_START", time_ns=max(self.last_end_ns, partition.dispatch_ns, partition.arrived_ns, begun))
     # not now: the thread that tells so may have waited for the interpreter
     end = partition.last_output_ns or time.perf_counter_ns()
     self.last_end_ns = max(self.last_end_ns, end)

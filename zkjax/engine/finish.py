@@ -6,6 +6,7 @@ from zkjax.engine.keys import Verifiers
 from zkjax.engine.processes import Processes
 from zkjax.groth16.formats.points import proof_to_bytes
 from zkjax.groth16.verify import verify, verify_batch
+from zkjax.ops.msm import on_gpu
 
 
 class Finisher:
@@ -14,7 +15,8 @@ class Finisher:
   def __init__(self, core, prover):
     self.core, self.prover, self.verifiers = core, prover, Verifiers()
     self._pool = concurrent.futures.ThreadPoolExecutor(core.config.finish_threads, "zkjax-finish")
-    self._processes = Processes(core.config.finish_threads) if core.config.verify and core.config.verify_processes else None
+    wanted = on_gpu() if core.config.verify_processes is None else core.config.verify_processes
+    self._processes = Processes(core.config.finish_threads, script=False) if core.config.verify and wanted else None
     self._run = self._processes.run if self._processes else lambda function, *args: function(*args)
 
   def submit(self, partition, worker):

@@ -6,16 +6,20 @@ a result come back in memory that has no name and that both processes see, where
 """
 import contextlib
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.reduction
 import os
 import pickle
 import queue
+import subprocess
+import sys
 import traceback
 
 import jax
 import numpy as np
 
 _LARGE = 1 << 16                              # bytes of arrays from which on they do not go through the pipe
+_PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from zkjax.engine import processes; processes.serve(int(sys.argv[1]))"
 
 
 class ProcessDied(RuntimeError):
@@ -25,10 +29,14 @@ class ProcessDied(RuntimeError):
 class Processes:
   """So many processes that import zkjax, ready for calls when the constructor returns: that takes seconds.
 
-  They are spawned: a script that uses them keeps what it does under `if __name__ == "__main__":`. JAX computes on the CPU in them.
+  JAX computes on the CPU in them.
+
+  Args: script: whether calls may name functions of the script that runs. Its processes import it then: it keeps what it does under
+  `if __name__ == "__main__":`.
   """
 
-  def __init__(self, count):
+  def __init__(self, count, script=True):
+    self._script = script
     self._context = multiprocessing.get_context("spawn")
     self._idle = queue.SimpleQueue()
     self._count = count
@@ -39,7 +47,8 @@ class Processes:
       except ProcessDied:
         for _, connection in workers:
           connection.close()
-        raise ProcessDied('processes could not be started: a script that uses them needs `if __name__ == "__main__":`') from None
+        reason = ': a script that uses them needs `if __name__ == "__main__":`' if script else ""
+        raise ProcessDied(f"processes could not be started{reason}") from None
       self._idle.put(worker)
 
   def run(self, function, *args):
@@ -52,7 +61,7 @@ class Processes:
     try:
       return _call(worker, data)
     except ProcessDied:
-      worker[0].join()
+      worker[0]()
       worker = self._start()
       raise
     finally:
@@ -61,17 +70,23 @@ class Processes:
   def close(self):
     """Ends the processes; calls must have ended. Harmless when repeated."""
     while self._count:
-      process, connection = self._idle.get()
+      wait, connection = self._idle.get()
       connection.close()
-      process.join()
+      wait()
       self._count -= 1
 
   def _start(self):
+    """A function that waits for the end of a new process, and the connection to it."""
     here, there = self._context.Pipe()
-    process = self._context.Process(target=_serve, args=(there,), name="zkjax-process", daemon=True)
-    process.start()
+    if self._script:
+      process = self._context.Process(target=_serve, args=(there,), name="zkjax-process", daemon=True)
+      process.start()
+      wait = process.join
+    else:
+      number = there.fileno()
+      wait = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(number), *sys.path], pass_fds=[number], stdin=subprocess.DEVNULL).wait
     there.close()
-    return process, here
+    return wait, here
 
 
 def _ready():
@@ -91,6 +106,11 @@ def _call(worker, data):
   if failed:
     raise value
   return value
+
+
+def serve(number):
+  """The life of a process that was given an open connection by its number."""
+  _serve(multiprocessing.connection.Connection(number))
 
 
 def _serve(connection):

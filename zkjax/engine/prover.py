@@ -46,6 +46,13 @@ class Prover:
     for future in list(pending.sums.values()):
       future.add_done_callback(one_less)
 
+  def begun_ns(self, pending):
+    """A time.perf_counter_ns() before which the device cannot have had much of a pending proof to do, or 0 where stages tell.
+
+    An idle device begins somewhere within the host's call that queues the first kernels: the middle of it is half of that off at most.
+    """
+    return pending.begun_ns
+
   def finish(self, pending):
     """The Proof of a pending one that is ready."""
     return finish(pending)

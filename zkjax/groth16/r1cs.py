@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from zkjax.groth16.types import Constraints, SparseMatrix, UnsatisfiedError
+from zkjax.groth16.types import Constraints, SparseMatrix, StackedConstraints, UnsatisfiedError
 from zkjax.ops import bls12_381
 from zkjax.ops.field import Fr
 
@@ -52,7 +52,7 @@ def evaluate(constraints, witness, size):
   """(A w, B w, C w) as Fr[size] each, rows behind num_rows are 0. Where C is not known, C w := (A w)(B w).
 
   Args:
-    constraints: Constraints.
+    constraints: Constraints, or what `stacked(size)` made of them.
     witness: Fr[num_wires].
     size: of the evaluation domain, at least num_rows. Static under jit.
 
@@ -60,8 +60,13 @@ def evaluate(constraints, witness, size):
   """
   if size < constraints.num_rows:
     raise ValueError(f"{constraints.num_rows} rows do not fit a domain of {size} points")
-  az, bz = (matrix_vector(m, witness, size) for m in (constraints.a, constraints.b))
-  return az, bz, az * bz if constraints.c is None else matrix_vector(constraints.c, witness, size)
+  if isinstance(constraints, StackedConstraints):
+    every = matrix_vector(constraints.matrix, witness, constraints.num_matrices * size).reshape((constraints.num_matrices, size))
+    vectors = [every[k] for k in range(constraints.num_matrices)]
+  else:
+    vectors = [matrix_vector(m, witness, size) for m in (constraints.a, constraints.b, constraints.c) if m is not None]
+  az, bz, *cz = vectors
+  return az, bz, cz[0] if cz else az * bz
 
 
 def matrix_vector(matrix, witness, size):

@@ -6,6 +6,8 @@ digits, sort and pieces.
 import concurrent.futures
 import dataclasses
 import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,28 +58,33 @@ class Pending:
   with it; None for no points."""
 
   def __init__(self, row, degree, offset=0):
-    self.row, self._degree, self._offset = row, degree, offset
+    self.row, self._degree, self.offset, self.num_words = row, degree, offset, points.xyzz_words(degree)
 
   def result(self):
     """The affine integer point, None for infinity."""
     if self.row is None:
       return None
-    return affine(np.asarray(self.row)[self._offset:][:points.xyzz_words(self._degree)], self._degree)
-
-  def place(self):
-    """The row, of zeros for infinity if there is none, and the offset."""
-    return jnp.zeros(points.xyzz_words(self._degree), jnp.uint32) if self.row is None else self.row, self._offset
+    return affine(np.asarray(self.row)[self.offset:][:self.num_words], self._degree)
 
 
 class PendingScalar:
-  """A plain scalar at the end of a row that the device is writing."""
+  """A plain scalar in a row that the device is writing, as `Pending`."""
+  num_words = Fr.num_limbs
 
-  def __init__(self, row):
-    self.row = row
+  def __init__(self, row, offset=0):
+    self.row, self.offset = row, offset
 
   def result(self):
     """The integer."""
-    return int.from_bytes(np.asarray(self.row)[-Fr.num_limbs:].tobytes(), "little")
+    return int.from_bytes(np.asarray(self.row)[self.offset:][:self.num_words].tobytes(), "little")
+
+
+class _Made(NamedTuple):
+  """What is static of a sum with scalars that a function makes. Hashable."""
+  plan: msm.Plan
+  stage: str
+  function: Callable
+  static: tuple
 
 
 def free_bytes():
@@ -136,57 +143,63 @@ def start(bases, scalars):
   return _pending([bases], row)[0]
 
 
-def start_several(bases, values, more):
-  """Dispatches the sums of several Bases with the same scalars, values and then more: their Pendings, Scalars that know the schedule, and
-  the first scalar, pending.
+def start_several(bases, values, more, made, function, arrays, static):
+  """Dispatches the sums of several Bases with the same scalars, values and then more, and that of the Bases `made` with the scalars
+  function(*arrays, *static): the Pendings of all, Scalars that know the schedule, and the first scalar, pending.
 
-  One program where all have one plan, as the queries of a key do: a dispatch costs some hundred microseconds of the host.
+  One program where all but `made` have one plan, as the queries of a key do: a dispatch costs some hundred microseconds of the host.
   """
   plan = bases[0].plan
-  if any(b.plan != plan for b in bases):
+  if any(b.plan != plan for b in bases) or not made.num_scalars:
     scalars = Scalars(_plain(values, more))
-    return [start(b, scalars) for b in bases], scalars, PendingScalar(scalars.words[:, 0])
-  row, words, work = _sums_and_schedule([b.rows for b in bases], values, more, plan, tuple(b.stage for b in bases))
+    return [*(start(b, scalars) for b in bases), start(made, function(*arrays, *static))], scalars, PendingScalar(scalars.words[:, 0])
+  row, words, work = _sums_and_made(
+      [b.rows for b in bases], values, more, made.rows, arrays, plan, tuple(b.stage for b in bases), _made(made, function, static))
   scalars = Scalars(words)
   scalars.keep(plan, work)
-  return _pending(bases, row), scalars, PendingScalar(row)
-
-
-def start_made(bases, function, arrays, static):
-  """Dispatches, as one program, the sum with the scalars function(*arrays, *static): a Pending."""
-  if not bases.num_scalars:
-    return Pending(None, degree_of(bases.rows))
-  return _pending([bases], _sum_and_made(bases.rows, bases.plan, function, arrays, static, bases.stage))[0]
+  sums = _taken_apart([*bases, made], row)
+  return sums, scalars, PendingScalar(row, sum(s.num_words for s in sums))
 
 
 def start_combined(bases, scalars, factored, factors, plain):
   """Dispatches, as one program, a sum with Scalars, and sum k_i P_i + sum Q_j for pending sums P (factored) and Q (plain) in G1 and
   integers k below r. Returns the two Pendings."""
-  lanes = msm.combination_lanes(factors, len(plain))
-  rows, offsets = zip(*(total.place() for total in (*factored, *plain)))
-  row = _sum_and_combined(bases.rows, scalars.schedule(bases.plan), bases.plan, rows, offsets, len(factored), lanes, bases.stage)
+  rows, places = _places([*factored, *plain])
+  work, halves = scalars.schedule(bases.plan), msm.halves(factors)
+  row = _sum_and_combined(bases.rows, work, rows, halves, bases.plan, places, len(factored), bases.stage)
   row.copy_to_host_async()
   degree = degree_of(bases.rows)
   return Pending(row, degree), Pending(row, 1, points.xyzz_words(degree))
 
 
+def _places(pendings):
+  """The distinct rows of pending words, and for each (number of its row, offset, number of words). No points are a row of zeros."""
+  rows = {id(p.row): jnp.zeros(p.num_words, jnp.uint32) if p.row is None else p.row for p in pendings}
+  numbers = {name: k for k, name in enumerate(rows)}
+  return list(rows.values()), tuple((numbers[id(p.row)], p.offset, p.num_words) for p in pendings)
+
+
 def compile_together(several, values, more, other, made, function, arrays, static):
-  """Compiles, in threads, what start_several(several, values, more), start_made(made, function, arrays, static), and start_combined of
-  `other` and the sums of these two, the first two of them with factors, will run. jit keeps for a call what was compiled ahead of it."""
+  """Compiles, in threads, what start_several(several, values, more, made, function, arrays, static) will run, and start_combined of `other`
+  and its sums, the first two of them with factors. jit keeps for a call what was compiled ahead of it."""
   plan = several[0].plan
   if any(b.plan != plan for b in (*several, other)) or not (other.num_scalars and made.num_scalars):
     return
   rows, stages = [b.rows for b in several], tuple(b.stage for b in several)
-  row, _, work = jax.eval_shape(lambda *v: _sums_and_schedule(*v, plan, stages), rows, values, more)
-  made_row = jax.eval_shape(lambda *v: _sum_and_made(v[0], made.plan, function, v[1], static, made.stage), made.rows, arrays)
-  parts = [(row, points.xyzz_words(1) * k) for k in range(len(several))] + [(made_row, 0)]
-  rest = zip(*parts), 2, msm.combination_lanes([0, 0], len(parts) - 2)
-  with concurrent.futures.ThreadPoolExecutor(3) as pool:
-    programs = [pool.submit(_sum_and_combined.lower(other.rows, work, plan, *rest[0], *rest[1:], other.stage).compile),
-                pool.submit(_sum_and_made.lower(made.rows, made.plan, function, arrays, static, made.stage).compile),
-                pool.submit(_sums_and_schedule.lower(rows, values, more, plan, stages).compile)]
+  first = values, more, made.rows, arrays
+  how = plan, stages, _made(made, function, static)
+  row, _, work = jax.eval_shape(lambda *v: _sums_and_made(*v, *how), rows, *first)
+  _, places = _places(_taken_apart([*several, made], row))
+  rest = plan, places, 2, other.stage
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    programs = [pool.submit(_sum_and_combined.lower(other.rows, work, [row], msm.halves([0, 0]), *rest).compile),
+                pool.submit(_sums_and_made.lower(rows, *first, *how).compile)]
     for program in programs:
       program.result()
+
+
+def _made(bases, function, static):
+  return _Made(bases.plan, bases.stage, function, static)
 
 
 @jax.jit
@@ -196,9 +209,16 @@ def _plain(values, more):
 
 def _pending(bases, row):
   row.copy_to_host_async()
-  degrees = [degree_of(b.rows) for b in bases]
-  ends = np.cumsum([points.xyzz_words(d) for d in degrees]).tolist()
-  return [Pending(row, d, end) for d, end in zip(degrees, [0] + ends)]
+  return _taken_apart(bases, row)
+
+
+def _taken_apart(bases, row):
+  """The Pendings of sums that lie one behind the other."""
+  sums, offset = [], 0
+  for b in bases:
+    sums.append(Pending(row, degree_of(b.rows), offset))
+    offset += sums[-1].num_words
+  return sums
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
@@ -207,12 +227,17 @@ def _sums(rows, work, plan, stages=None):
   return jnp.concatenate([v for total in msm.sums_scheduled(rows, work, plan, stages=stages) for v in jax.tree.leaves(total)])
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def _sums_and_schedule(rows, values, more, plan, stages=None):
+@functools.partial(jax.jit, static_argnums=(5, 6, 7))
+def _sums_and_made(rows, values, more, made_rows, arrays, plan, stages, made):
+  """The words of all sums and of the first scalar, one behind the other, the scalars and their Schedule."""
   with jax.named_scope("msm_schedule"):
     words = _plain(values, more)
     work = msm.schedule(words, plan)
-  return jnp.concatenate([_sums(rows, work, plan, stages), words[:, 0]]), words, work
+  sums = _sums(rows, work, plan, stages)
+  made_words = made.function(*arrays, *made.static)
+  with jax.named_scope("msm_schedule"):
+    made_work = msm.schedule(made_words, made.plan)
+  return jnp.concatenate([sums, _sums([made_rows], made_work, made.plan, (made.stage,)), words[:, 0]]), words, work
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -221,20 +246,13 @@ def _sum_and_schedule(rows, words, plan):
   return _sums([rows], work, plan), work
 
 
-@functools.partial(jax.jit, static_argnums=(2, 4, 5, 7))
-def _sum_and_combined(rows, work, plan, totals, offsets, num_factored, lanes, stage="msm"):
-  parts = jnp.stack([total[offset:offset + points.xyzz_words(1)] for total, offset in zip(totals, offsets)])
+@functools.partial(jax.jit, static_argnums=(4, 5, 6, 7))
+def _sum_and_combined(rows, work, totals, halves, plan, places, num_factored, stage):
+  """The words of the sum and of the combination. places: of the points in the rows `totals`, see `_places`."""
+  parts = jnp.stack([totals[row][offset:offset + size] for row, offset, size in places])
   with jax.named_scope("msm_combined"):
-    total = msm.combined(parts[:num_factored], parts[num_factored:], *lanes)
+    total = msm.combined(parts[:num_factored], parts[num_factored:], halves)
   return jnp.concatenate([_sums([rows], work, plan, (stage,)), *jax.tree.leaves(total)])
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
-def _sum_and_made(rows, plan, function, arrays, static, stage="msm"):
-  words = function(*arrays, *static)
-  with jax.named_scope("msm_schedule"):
-    work = msm.schedule(words, plan)
-  return _sums([rows], work, plan, (stage,))
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -209,7 +209,10 @@ def fold(degree, rows, level, launch=simt.launch):
 
 
 def _fold_tile(b, team, out, first, nodes, values, depth):
-  """Rows first, first + 1, ... lie in the slots; groups of 2^depth of them become one node each. In every round a team has lanes enough."""
+  """Rows first, first + 1, ... lie in the slots; groups of 2^depth of them become one node each. In every round a team has lanes enough.
+
+  Where all points are infinite nothing is added: most tiles of equal scalars, which fill a bucket a window.
+  """
   tile_bits, parts = team.tile.bit_length() - 1, 4 * team.degree
   total = nodes * values
 
@@ -224,7 +227,7 @@ def _fold_tile(b, team, out, first, nodes, values, depth):
     slot = active.choose(p, 0)
     team.add(slot, active.choose(p + (b.word(1) << k), 0), active)
     return ()
-  b.repeat(depth, (), step)
+  b.when(team.any_finite(), lambda: b.repeat(depth, (), step))
 
   def store(slot, part, load):
     inside, row = slot & ((b.word(1) << depth) - 1), first + ((slot >> depth) << depth)

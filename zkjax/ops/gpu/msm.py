@@ -3,7 +3,7 @@
 Signed windows of c bits: k = sum_w d_w 2^(c w), |d_w| <= 2^(c - 1). With tables of 2^(c s j) P_i for j < f the windows share s = ceil(W /
 f) sets of buckets: window w = s j + i sends row j n + (point) to bucket |d| - 1 of set i. Variable bases are f = 1.
 
-  digits, one flat sort by bucket                       jnp
+  digits, one flat sort by bucket                       one thread a scalar; jnp
   bucket starts, pieces, longest first                  a binary search a bucket; jnp
   sums of pieces                                        one thread a piece, at most `chunk` entries
   pieces of a bucket added up                           `joins.join`: a tile of chunks after the other, then tiles of tiles
@@ -169,7 +169,7 @@ def msm_rows(rows, scalars, plan, launch=simt.launch):
 
 def schedule(scalars, plan, launch=simt.launch):
   """What depends on the scalars only, shared by all bases that take them: a Schedule."""
-  keys, entries = sorted_entries(scalars, plan)
+  keys, entries = sorted_entries(scalars, plan, launch)
   starts, owners = kernels.bucket_starts(keys, plan.num_buckets, launch), keys[::plan.chunk]
   begin, count = _pieces(owners, starts, plan)
   order = None                                # where every piece has a thread from the beginning none waits for another
@@ -180,26 +180,11 @@ def schedule(scalars, plan, launch=simt.launch):
   return Schedule(entries, begin, count, order, starts, owners)
 
 
-def sorted_entries(scalars, plan):
+def sorted_entries(scalars, plan, launch=simt.launch):
   """(keys, entries), uint32[W n], sorted by key: the bucket, num_buckets for a zero digit."""
-  n, c, sets = scalars.shape[1], plan.window_bits, plan.num_sets
-  words = [scalars[k].astype(jnp.uint32) for k in range(scalars.shape[0])] + [jnp.zeros(n, jnp.uint32)] * 2
-  half, keys, entries, carry = np.uint32(plan.buckets_a_set), [], [], jnp.zeros(n, jnp.uint32)
-  index = lax.iota(jnp.uint32, n)
-  for w in range(plan.num_windows):
-    word, offset = divmod(w * c, 32)
-    digit = words[word] >> np.uint32(offset)
-    if offset + c > 32:
-      digit = digit | (words[word + 1] << np.uint32(32 - offset))
-    digit = (digit & np.uint32((1 << c) - 1)) + carry
-    negative = digit > half
-    size = jnp.where(negative, np.uint32(1 << c) - digit, digit)
-    carry = negative.astype(jnp.uint32)
-    key = np.uint32(w % sets * plan.buckets_a_set) + size - np.uint32(1)
-    keys.append(jnp.where(size == 0, np.uint32(plan.num_buckets), key))
-    entries.append((index + np.uint32(w // sets * n)) | carry << np.uint32(31))
+  keys, entries = kernels.digits(scalars, plan.window_bits, plan.num_windows, plan.num_sets, launch)
   small = jnp.uint16 if plan.num_buckets < 1 << 16 else jnp.uint32            # a radix sort goes over the bytes of the keys
-  keys, entries = lax.sort((jnp.concatenate(keys).astype(small), jnp.concatenate(entries)), num_keys=1, is_stable=False)
+  keys, entries = lax.sort((keys.astype(small), entries), num_keys=1, is_stable=False)
   return keys.astype(jnp.uint32), entries
 
 
@@ -269,29 +254,31 @@ def _weighted_sums(degree, heads, chunks, work, plan, launch):
   return _ended(degree, rows, index, doublings, launch)
 
 
-def combined(factored, plain, index, doublings, launch=simt.launch):
-  """sum k_i P_i + sum Q_j in G1, XYZZ, for canonical rows of P and Q and what `combination_lanes` made of the k: a bit a lane, as many
+def combined(factored, plain, halves, launch=simt.launch):
+  """sum k_i P_i + sum Q_j in G1, XYZZ, for canonical rows of P (factored) and Q (plain) and the `halves` of the k: a bit a lane, as many
   doublings as it counts, half of them by the endomorphism as in `int_curve.subgroup_combination`."""
   rows = jnp.concatenate([factored, images(factored), plain])
+  places = np.arange(_HALF_BITS, dtype=np.uint32)
+  owners = np.concatenate([np.repeat(np.arange(len(halves)), _HALF_BITS), len(halves) + np.arange(len(plain))])
+  index, doublings = joins.lanes_for(1, owners[None], np.pad(np.tile(places, len(halves)), (0, len(plain)))[None])
+  bits = (halves[:, places // 32] >> places % 32 & np.uint32(1)).reshape(-1)
+  index = jnp.where(jnp.pad(bits, (0, index.size - bits.size), constant_values=1) == 1, index, np.uint32(joins.NONE))
   rows = joins.finish(1, rows, index, doublings, np.array([_HALF_BITS - 1], np.uint32), launch)
   index = np.arange(rows.shape[0])[None]
   return _ended(1, rows, index, np.zeros_like(index), launch)[0]
+
+
+def halves(factors):
+  """uint32[2 n, 4], on the host, of integers k = k0 + k1 x^2 below r: all k0, then all k1."""
+  parts = [divmod(k, X * X)[::-1] for k in factors]
+  words = b"".join(part[j].to_bytes(_HALF_BITS // 8, "little") for j in (0, 1) for part in parts)
+  return np.frombuffer(words, np.uint32).reshape((-1, _HALF_BITS // 32))
 
 
 def images(rows):
   """[x^2]P = -phi(P) for canonical XYZZ rows of points of order r in G1."""
   x, y = Fp(rows[:, :FP.words].T), Fp(rows[:, FP.words:2 * FP.words].T)
   return jnp.concatenate([(x * Fp.from_ints(CUBE_ROOT)).limbs.T, (-y).limbs.T, rows[:, 2 * FP.words:]], axis=1)
-
-
-def combination_lanes(factors, num_plain):
-  """index and doublings, host arrays, for `combined`: k = k0 + k1 x^2, of P k0 and of -phi(P) k1."""
-  halves = [divmod(k, X * X)[::-1] for k in factors]
-  words = b"".join(half[j].to_bytes(_HALF_BITS // 8, "little") for j in (0, 1) for half in halves)
-  bits = np.unpackbits(np.frombuffer(words, np.uint8), bitorder="little").reshape((-1, _HALF_BITS))
-  rows, places = np.arange(len(bits), dtype=np.uint32)[:, None], np.arange(_HALF_BITS, dtype=np.uint32)
-  index = np.concatenate([np.where(bits, rows, np.uint32(joins.NONE)).reshape(-1), len(bits) + np.arange(num_plain, dtype=np.uint32)])
-  return joins.lanes_for(1, index[None], np.pad((bits * places).reshape(-1), (0, num_plain))[None])
 
 
 def _ended(degree, rows, index, doublings, launch):

@@ -14,6 +14,38 @@ SIGN = 1 << 31                               # of an entry: the point counts neg
 _INVERSION = np.array([int(c) for c in f"{FP.value - 2:b}"], np.uint32)        # bits of the exponent of an inversion in Fp
 
 
+def digits(scalars, bits, num_windows, num_sets, launch=simt.launch):
+  """keys and entries, uint32[num_windows n], window behind window: where the signed digits send each point. One thread a scalar.
+
+  Window w of point i has the key (w mod num_sets) 2^(bits - 1) + |d| - 1, a bucket, or num_sets 2^(bits - 1) if d = 0, and the entry
+  (w // num_sets) n + i, a row, with SIGN if d < 0.
+
+  Args: scalars: plain uint32[8, n] below r.
+  """
+  words, n = scalars.shape
+  half, none = 1 << (bits - 1), num_sets << (bits - 1)
+
+  def program(b, scalars, keys, entries):
+    i = simt.thread_index(b)
+
+    def cut():
+      scalar = [b.load(scalars, k, i) for k in range(words)] + [b.word(0)] * 2
+      carry = b.word(0)
+      for w in range(num_windows):
+        word, offset = divmod(w * bits, 32)
+        digit = scalar[word] >> offset
+        if offset + bits > 32:
+          digit = digit | (scalar[word + 1] << (32 - offset))
+        digit = (digit & ((1 << bits) - 1)) + carry
+        negative = b.word(half) < digit
+        carry = negative.choose(1, 0)
+        size = negative.choose((1 << bits) - digit, digit)
+        b.store(keys, size.equals(0).choose(none, size + (w % num_sets * half - 1) % (1 << 32)), i + w * n)
+        b.store(entries, (i + w // num_sets * n) | (carry << 31), i + w * n)
+    b.when(i < n, cut)
+  return launch(program, [scalars], [(num_windows * n,)] * 2, simt.blocks_for(n))
+
+
 def bucket_starts(keys, num_buckets, launch=simt.launch):
   """uint32[num_buckets + 1]: the first position i with keys[i] >= b, for sorted uint32[entries] keys. One binary search a thread."""
   entries = keys.shape[0]

@@ -83,6 +83,14 @@ class Team:
   def _part_place(self, slot, part):
     return self._place(part // self.degree, slot) + (part % self.degree) * _HALF
 
+  def any_finite(self):
+    """Flag, the same in all threads: whether a point of the tile is not infinite."""
+    zz = self._place(2, self.builder.thread() & (self.tile - 1))
+    infinite = self._load(zz).all_words_zero()
+    if self.degree == 2:
+      infinite = infinite & self._load(zz + _HALF).all_words_zero()
+    return self.builder.any_thread(~infinite)
+
   # Arithmetic
 
   def _product(self, x, y):
