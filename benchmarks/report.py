@@ -41,6 +41,9 @@ def gpu_table(rows, peers):
     spread = f"{number(r['median_ms'])} ({number(r['min_ms'])} to {number(r['max_ms'])})"
     alone = number(r["single_call_ms"]) if r.get("single_call_ms") else ""
     lines.append(f"| {name} | {spread} | {alone} | {share} | {times} |")
+  starts = [f"{number(r['start_median_ms'])} ({number(r['start_min_ms'])} to {number(r['start_max_ms'])}) ms for 2^{r['log2_size']}"
+            for r in rows if r.get("start_median_ms")]
+  lines += [f"\nOf the host's time `start` takes {' and '.join(starts)}."] if starts else []
   versions, devices = sorted({r["jax"] for r in rows}), sorted({r["device"] for r in rows})
   commits = sorted({str(r["commit"]) for r in rows})
   return "\n".join(lines) + f"\n\n{' and '.join(devices)}, JAX {', '.join(versions)}, commits {', '.join(commits)}.\n"

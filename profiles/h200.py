@@ -7,9 +7,10 @@ on the device before the clock starts, and results are compared with integers: s
 quotients and keys at random places, proofs by the verifier, and the last result with the first. One run warms up; then eleven times (setup:
 three), of which the median, least and greatest are reported: of a whole proof from the witness to the proof, of a setup from the circuit to
 the key on the device, of an operation the mean of ten calls queued one behind the other, so that the device is timed and not the host's
-dispatch. single_call_ms is the median of calls each of which is waited for, first_run_s the seconds of the first run, most of which is
-compiling. xyzz_add_g1 and _g2 are 2^log2_size entries added to XYZZ sums, 64 by a thread. Several of these scripts may run at once: they
-time, one after the other, when all of them have compiled.
+dispatch. single_call_ms is the median of calls each of which is waited for, start_median_ms what `start` takes of the host over a hundred
+proofs one after the other, first_run_s the seconds of the first run, most of which is compiling. xyzz_add_g1 and _g2 are 2^log2_size
+entries added to XYZZ sums, 64 by a thread. Several of these scripts may run at once: they time, one after the other, when all of them have
+compiled.
 """
 import fcntl
 import json
@@ -39,7 +40,7 @@ from zkjax.ops.int_curve import G1, G2  # noqa: E402
 from zkjax.ops.msm import FixedBases, msm, shared_scalars  # noqa: E402
 from zkjax.ops.ntt import Domain, intt, ntt, twiddles  # noqa: E402
 
-RUNS, CALLS = 11, 10
+RUNS, CALLS, STARTS = 11, 10, 100
 PEAK = 7.7e12                                 # 32-bit multiply-adds a second of an H200, measured with independent ones
 PRODUCT = 136                                 # multiply-adds of a Montgomery product in Fr
 
@@ -123,10 +124,9 @@ def measure_prove(op, log2_size, batch="1"):
   def run():
     begin = time.perf_counter()
     pending = groth16.start(key, witness)
-    starts.append(time.perf_counter() - begin)
-    proof = groth16.finish(pending)
-    print(f"  start {1e3 * starts[-1]:.2f} ms, proof {1e3 * (time.perf_counter() - begin):.2f} ms", flush=True)
-    return proof
+    starts.append(1e3 * (time.perf_counter() - begin))
+    return groth16.finish(pending)
+  run.starts = starts
   return run, lambda proof: groth16.verify(verifying, proof, public), None
 
 
@@ -171,7 +171,13 @@ def prepared(op, log2_size, kind=None, bases=None):
       begin = time.perf_counter()
       out = jax.block_until_ready(run())
       alone.append(1e3 * (time.perf_counter() - begin))
-    median = statistics.median(times)
+    median, starts = statistics.median(times), getattr(run, "starts", None)
+    if starts:
+      del starts[:]
+      for _ in range(STARTS):
+        run()
+      names = {"start_median_ms": statistics.median, "start_min_ms": min, "start_max_ms": max}
+      row.update({name: round(of(starts), 3) for name, of in names.items()})
     return row | {
         "median_ms": round(median, 3), "min_ms": round(min(times), 3), "max_ms": round(max(times), 3),
         "single_call_ms": round(statistics.median(alone), 3), "first_run_s": round(first_seconds, 1),

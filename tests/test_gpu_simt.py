@@ -37,6 +37,17 @@ def test_the_same_program_lowers_for_cuda():
   assert b"mosaic_gpu" in lowered_for_cuda(lambda x: simt.launch(control_flow, [x], [(256, 4)], 2, [(128,)]), (256, 4))
 
 
+def test_barriers_are_known_to_the_compiler_as_such():
+  """As assembly they were copied into both sides of a branch that parts a warp, and a transform of 64 values never ended."""
+  def program(b, x, out):
+    half = b.thread() < 16
+    b.when(half, lambda: b.store(out, b.load(x, b.thread()), b.thread()))
+    b.barrier()
+    b.when(half & b.any_thread(half), lambda: b.store(out, b.word(1), b.thread() + 16))
+  text = lowered_for_cuda(lambda x: simt.launch(program, [x], [(128,)], 1), (128,))
+  assert b"barrier" in text and b"bar.sync" not in text and b"bar.red" in text
+
+
 def test_the_numpy_builder_finds_races_and_indices_out_of_range():
   race = lambda b, x, out: b.store(out, b.load(x, b.thread()), b.thread() >> 1)
   outside = lambda b, x, out: b.store(out, b.load(x, b.thread() + 1), b.thread())

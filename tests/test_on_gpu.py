@@ -89,6 +89,15 @@ def test_partitions_under_vmap():
   assert np.array_equal(jax.vmap(lambda v: intt(domain, v))(out).limbs, values.limbs)
 
 
+@pytest.mark.parametrize("log2_size", [1, 4, 6, 7])
+def test_small_transforms_end(log2_size):
+  """In which fewer threads than a warp have something to do between barriers."""
+  domain, values = Domain(log2_size), cases.random_scalars(1 << log2_size, 1)
+  out = jax.jit(lambda v: ntt(domain, v))(Fr.from_ints(values))
+  assert jax.tree.map(np.asarray, out).to_ints() == oracle.dft(values, domain.root)
+  assert jax.tree.map(np.asarray, jax.jit(lambda v: intt(domain, v))(out)).to_ints() == values
+
+
 def test_partitions_of_a_proof_and_keys_made_on_the_device():
   rows = [{k + 2: 1} for k in range(40)]
   constraints = constraints_from_rows(rows, rows, [{k + 3: 1} for k in range(39)] + [{1: 1}], 42, 1)

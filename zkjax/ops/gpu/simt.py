@@ -143,9 +143,11 @@ class MlirBuilder(Builder):
     return Word(self, arith.index_castui(self.i32, gpu.block_id(gpu.Dimension.x)))
 
   def barrier(self):
-    llvm.inline_asm(None, [], "bar.sync 0;", "~{memory}", has_side_effects=True)
+    # no assembly, which LLVM copies into both sides of a branch if its condition comes again behind it: a warp parted there waits for ever
+    gpu.barrier()
 
   def any_thread(self, flag):
+    self.barrier()                             # keeps the block whole, and so the assembly in it, see there
     text = "{ .reg .pred p, q; setp.ne.u32 p, $1, 0; bar.red.or.pred q, 0, p; selp.u32 $0, 1, 0, q; }"
     word = arith.extui(self.i32, flag.raw)
     return Word(self, llvm.inline_asm(self.i32, [word], text, "=r,r,~{memory}", has_side_effects=True)).differs(0)
