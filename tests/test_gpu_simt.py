@@ -38,7 +38,7 @@ def test_the_same_program_lowers_for_cuda():
 
 
 def test_barriers_are_known_to_the_compiler_as_such():
-  """As assembly they were copied into both sides of a branch that parts a warp, and a transform of 64 values never ended."""
+  """As assembly they may be copied into both sides of a branch that parts a warp: a transform of 64 values never ended."""
   def program(b, x, out):
     half = b.thread() < 16
     b.when(half, lambda: b.store(out, b.load(x, b.thread()), b.thread()))

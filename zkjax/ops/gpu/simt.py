@@ -143,7 +143,7 @@ class MlirBuilder(Builder):
     return Word(self, arith.index_castui(self.i32, gpu.block_id(gpu.Dimension.x)))
 
   def barrier(self):
-    # no assembly, which LLVM copies into both sides of a branch if its condition comes again behind it: a warp parted there waits for ever
+    # no assembly, which LLVM may copy into both sides of a branch whose condition comes again: a warp that parts there waits for ever
     gpu.barrier()
 
   def any_thread(self, flag):
