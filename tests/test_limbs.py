@@ -38,6 +38,11 @@ def extremes(m, bound=1, limb_max=None, seed=0):
   return Lazy(m, list(np.array(lanes, np.uint32).T), bound, limb_max)
 
 
+def largest_bound(m):
+  """The multiples of the modulus whose top limb stays below 2^32."""
+  return ((1 << 32) - 1) // ((m.value >> m.bits * (m.num - 1)) + 1)
+
+
 def pair(m, bound_a=1, max_a=None, bound_b=1, max_b=None):
   """Every lane of one against every lane of the other."""
   a, b = extremes(m, bound_a, max_a), extremes(m, bound_b, max_b, seed=1)
@@ -131,30 +136,32 @@ def test_carried_keeps_the_value(m, bound, limb_max):
 
 
 @MODULI
-@pytest.mark.parametrize("bound,limb_max", [(1, None), (Fraction(3, 2), None), (2, None), (3, None), (8, None), (9, 3 << 28), (33, None)])
+@pytest.mark.parametrize("bound,limb_max", [(1, None), (Fraction(3, 2), None), (2, None), (3, None), (4, None), (8, None), (9, 3 << 28),
+                                            (33, None), ("largest", None)])
 def test_canonical(m, bound, limb_max):
-  a = extremes(m, bound, limb_max)
+  a = extremes(m, largest_bound(m) if bound == "largest" else bound, limb_max)
   assert check(a.canonical()) == [v % m.value for v in values(a)] and a.canonical().bound == 1
 
 
 @MODULI
 def test_canonical_around_every_multiple(m):
-  ints = [k * m.value + d for k in range(17) for d in (-1, 0, 1) if 0 <= k * m.value + d < 16 * m.value]
-  a = Lazy(m, list(np.array([m.split(v) for v in ints], np.uint32).T), 16)
+  ints = [k * m.value + d for k in range(67) for d in (-1, 0, 1) if 0 <= k * m.value + d < 66 * m.value]
+  a = Lazy(m, list(np.array([m.split(v) for v in ints], np.uint32).T), 66)
   assert check(a.canonical()) == [v % m.value for v in ints]
   assert np.asarray(a.is_zero()).tolist() == [v % m.value == 0 for v in ints]
 
 
 @MODULI
-@pytest.mark.parametrize("bound,limb_max", [(1, None), (3, None), (4, 1 << 30), ("largest", None)])
-def test_weakly_reduced(m, bound, limb_max):
-  bound = (5 if m is FR else 13) if bound == "largest" else bound
+@pytest.mark.parametrize("multiple", [1, 2])
+@pytest.mark.parametrize("bound,limb_max", [(1, None), (3, None), (4, 1 << 30), (5, None), (6, None), (13, None), (66, None)])
+def test_weakly_reduced(m, bound, limb_max, multiple):
+  """Around every multiple; in 32 bits and, beyond 5 r or 13 p, in 64."""
   a = extremes(m, bound, limb_max)
-  ints = values(a) + [v for k in range(bound + 1) for d in (-1, 0, 1) if 0 <= (v := 2 * k * m.value + d) < bound * m.value]
+  ints = values(a) + [v for k in range(bound + 1) for d in (-1, 0, 1) if 0 <= (v := multiple * k * m.value + d) < bound * m.value]
   a = Lazy(m, list(np.array([m.split(v) for v in ints], np.uint32).T), bound)
-  reduced = a.weakly_reduced()
+  reduced = a.weakly_reduced(multiple)
   assert [v % m.value for v in check(reduced)] == [v % m.value for v in ints]
-  assert reduced.bound <= bound and reduced.bound < Fraction(5, 2)
+  assert reduced.bound <= bound and reduced.bound < multiple + Fraction(1, 8)
 
 
 @MODULI
@@ -303,11 +310,11 @@ def test_a_product_that_could_overflow_raises(m):
 
 
 @MODULI
-def test_a_value_too_large_for_the_comparison_raises(m):
-  """The top limb of a conditional subtraction is a signed 32-bit number."""
-  top = m.value >> m.bits * (m.num - 1)
-  a = extremes(m, (1 << 31) // top + 2)
-  with pytest.raises(ValueError, match="too large"):
-    a.canonical()
-  with pytest.raises(ValueError, match="too large"):
-    a.weakly_reduced()
+def test_a_value_too_large_for_a_reduction_raises(m):
+  """The top limb has 32 bits."""
+  a = extremes(m, largest_bound(m))
+  too_large = Lazy(m, a.limbs, largest_bound(m) + 2)
+  with pytest.raises(ValueError, match="over 32 bits"):
+    too_large.canonical()
+  with pytest.raises(ValueError, match="over 32 bits"):
+    too_large.weakly_reduced()

@@ -9,8 +9,9 @@ import pytest
 from counting import count_equations
 from oracle import R
 
+from zkjax.ops.cpu import ntt as portable
 from zkjax.ops.field import Fr
-from zkjax.ops.ntt import Domain, intt, ntt
+from zkjax.ops.ntt import Domain, extend, intt, ntt
 
 GENERATORS = (5, 7)
 COMPILATIONS = []
@@ -172,13 +173,56 @@ def test_one_compilation_serves_all_domains_of_a_size():
   assert len(COMPILATIONS) == before
 
 
+@pytest.mark.parametrize("log2_size", [5, 9])
+def test_blocks_of_columns_make_the_same_as_all_columns_at_once(monkeypatch, log2_size):
+  """Blocks of few lanes, so that small transforms have many, against one block: with cosets, scales and ratios, of several vectors."""
+  rows = Fr(np.stack([np.asarray(Fr.from_ints(values(1 << log2_size, seed)).limbs) for seed in (1, 2)]))
+  plans = [portable.plan(log2_size, Domain(log2_size).root, *more) for more in ((), (7,), (7, 11), (7, 11, 13), (1, None, 13), (7, 1, 1))]
+  whole = [np.asarray(portable.transform(rows.limbs, plan)) for plan in plans]
+  monkeypatch.setattr(portable, "LANES", 4)
+  in_blocks = jax.jit(lambda words, plan: portable.transform.__wrapped__(words, plan))
+  for plan, expected in zip(plans, whole):
+    np.testing.assert_array_equal(np.asarray(in_blocks(rows.limbs, plan)), expected)
+
+
+@pytest.mark.parametrize("log2_size", [0, 1, 3, 6])
+def test_extend_is_a_transform_of_the_inverse_transform(log2_size):
+  """From a domain and from a coset, of one vector and of two."""
+  domain = Domain(log2_size)
+  rows = [Fr.from_ints(values(domain.size, seed)) for seed in (1, 2)]
+  for source, target in ((domain, domain.odd_coset()), (domain.coset(7), domain), (domain.odd_coset(), domain.coset(5))):
+    expected = [ntt(target, intt(source, row)).to_ints() for row in rows]
+    assert extend(source, target, rows[0]).to_ints() == expected[0]
+    both = jax.vmap(lambda v, source=source, target=target: extend(source, target, v))(Fr(np.stack([row.limbs for row in rows])))
+    assert [Fr(limbs).to_ints() for limbs in both.limbs] == expected
+
+
+def test_bounds_hold_up_to_the_largest_domain():
+  """They are checked while tracing, and grow with every stage."""
+  shape = jax.ShapeDtypeStruct((1, 8, 1 << 28), np.uint32)
+  table, lanes = np.zeros((1 << 14, 9, 1), np.uint32), np.zeros((9, 1 << 14), np.uint32)
+  plan = portable.Plan(table, table, np.zeros((14, 9, 1 << 14), np.uint32), portable.Factors(lanes, table[0]))
+  assert jax.eval_shape(portable.transform, shape, plan).shape == shape.shape
+  rows = np.zeros((4, 9, 8), np.uint32)
+  with jax.enable_x64(True):
+    for stages in (32, 36):                   # of 2^32 points, and of more than there can be
+      columns = jax.make_jaxpr(lambda x, stages=stages: portable._transform_columns(x, 1 + portable.GROWTH * (stages - 2), table[:4], 0))
+      if stages == 32:
+        columns(rows)
+      else:
+        with pytest.raises(ValueError, match="a butterfly grows"):
+          columns(rows)
+
+
 @pytest.mark.parametrize("log2_size", [12, 20])
 def test_the_graph_is_small_at_any_size(log2_size):
   """Compile time follows the number of equations, and constants travel with the program: neither may grow with n."""
-  shape = Fr(jax.ShapeDtypeStruct((8, 1 << log2_size), np.uint32))
-  jaxpr = jax.make_jaxpr(lambda v: intt(Domain(log2_size).odd_coset(), v))(shape)
-  assert count_equations(jaxpr.jaxpr) < 12_000
-  assert len(jax.jit(lambda v: ntt(Domain(log2_size), v)).lower(shape).as_text()) < 4_000_000
+  domain, shape = Domain(log2_size), Fr(jax.ShapeDtypeStruct((8, 1 << log2_size), np.uint32))
+  count = lambda function: count_equations(jax.make_jaxpr(function)(shape).jaxpr)
+  assert count(lambda v: ntt(domain, v)) < 2_100
+  assert count(lambda v: extend(domain, domain.odd_coset(), v)) < 2_500             # one program for both transforms
+  assert count(lambda v: intt(domain.odd_coset(), v)) < 2_500
+  assert len(jax.jit(lambda v: ntt(domain, v)).lower(shape).as_text()) < 1_500_000
 
 
 # Refused

@@ -143,43 +143,44 @@ class Lazy:
     return Lazy(self.modulus, limbs, max(self.bound, other.bound), max(self.limb_max, other.limb_max))
 
   def canonical(self):
-    """The representative in [0, modulus), by conditional subtraction of 2^k * modulus from the top down."""
-    value, steps = self.carried() if self.limb_max > self.modulus.mask else self, 0
-    while self.bound > 1 << steps:
+    """The representative in [0, modulus): what is far above is brought near first, then 2^k * modulus is subtracted where it can be."""
+    value, steps = self.weakly_reduced(1) if self.bound > 4 else self._with_small_limbs(), 0
+    while value.bound > 1 << steps:
       steps += 1
-    if max(value.maxima()[-1], self.modulus.value << steps >> self.modulus.bits * (self.modulus.num - 1)) >= 1 << 31:
-      raise ValueError(f"a value up to {float(self.bound):.1f} times the modulus is too large for a signed comparison")
     for k in reversed(range(steps)):
       value = _subtract_if_not_less(value, self.modulus.value << k)
     return Lazy(self.modulus, value.limbs, 1)
 
-  def weakly_reduced(self):
-    """The value less q * 2 modulus, q estimated from the top limb: a bound little above 2 whatever it was, for one carry pass.
+  def weakly_reduced(self, multiple=2):
+    """The value less q * multiple * modulus, q estimated from the top limb: a bound little above `multiple`, for one carry pass.
 
-    With t = top limb >> drop and unit = (2 modulus >> the same place) + 1, q = floor(t * scale / 2^27) where scale = floor(2^27 / unit)
-    never exceeds the true quotient. The bound below is the largest remainder over all q. q * limb < 2^31 keeps the carry chain in signed
-    32 bits.
+    With t = top limb >> drop and unit = (multiple * modulus >> the same place) + 1, q = floor(t * scale / 2^27) where
+    scale = floor(2^27 / unit) never exceeds the true quotient. The bound below is the largest remainder over all q. The pass is made in
+    signed 32 bits if q * limb fits, else in 64, where it always does: t * scale < 2^(32 + 16).
     """
-    m, value = self.modulus, self.carried() if self.limb_max > self.modulus.mask else self
-    double = 2 * m.value
-    place = double.bit_length() - 12                          # t has 12 bits per unit
+    m, value = self.modulus, self._with_small_limbs()
+    step = multiple * m.value
+    place = step.bit_length() - 12                            # t has 12 bits per unit
     drop = place - m.bits * (m.num - 1)
-    unit = (double >> place) + 1
+    unit = (step >> place) + 1
     scale = (1 << 27) // unit
     top = value.maxima()[-1] >> drop
     quotients = (top * scale) >> 27
-    if top * scale >= 1 << 31 or (quotients + 1) << m.bits >= 1 << 31:
-      raise ValueError(f"a value up to {float(self.bound):.1f} times the modulus is too large for a weak reduction")
+    kind = np.int32 if max(top * scale, (quotients + 1) << m.bits) < 1 << 31 else np.int64
     last = lambda q: min(-(-((q + 1) << 27) // scale) - 1, top)   # the largest t with quotient q
-    bound = max(Fraction((last(q) + 1) << place, m.value) - 2 * q for q in range(quotients + 1))
-    q = (((value.limbs[-1] >> np.uint32(drop)) * np.uint32(scale)) >> np.uint32(27)).astype(jnp.int32)
-    out, carry = [], None
-    for k, (a, c) in enumerate(zip(value.limbs, m.split(double))):
-      d = a.astype(jnp.int32) - q * np.int32(c)
-      d = d if carry is None else d + carry
-      out.append((d & np.int32(m.mask) if k < m.num - 1 else d).astype(jnp.uint32))
-      carry = d >> np.int32(m.bits)
+    bound = max(Fraction((last(q) + 1) << place, m.value) - multiple * q for q in range(quotients + 1))
+    with jax.enable_x64(True):
+      q = ((value.limbs[-1] >> np.uint32(drop)).astype(kind) * kind(scale)) >> kind(27)
+      out, carry = [], None
+      for k, (a, c) in enumerate(zip(value.limbs, m.split(step))):
+        d = a.astype(kind) - q * kind(c)
+        d = d if carry is None else d + carry
+        out.append((d & kind(m.mask) if k < m.num - 1 else d).astype(jnp.uint32))
+        carry = d >> kind(m.bits)
     return Lazy(m, out, min(bound, self.bound))
+
+  def _with_small_limbs(self):
+    return self.carried() if self.limb_max > self.modulus.mask else self.checked()
 
   def is_zero(self):
     """Whether the value is 0 mod the modulus."""
@@ -188,11 +189,11 @@ class Lazy:
 
   def stack(self):
     """uint32[num, *batch], carried."""
-    return jnp.stack((self if self.limb_max <= self.modulus.mask else self.carried()).limbs)
+    return jnp.stack(self._with_small_limbs().limbs)
 
 
 def _subtract_if_not_less(value, constant):
-  """value - constant where that is not negative. The top limb is compared as a signed 32-bit number: it is below 2^31."""
+  """value - constant where that is not negative, as a signed number, of a value whose top limb is far below 2^31."""
   modulus = value.modulus
   out, borrow = [], None
   for k, (a, c) in enumerate(zip(value.limbs, modulus.split(constant))):

@@ -98,8 +98,8 @@ def ntt(domain, values, order="natural", tables=None):
   Raises:
     ValueError: another number of values than points, or another order.
 
-  Cost: (n / 2) log2 n products, and 2 n for the twiddles between the two passes. On an accelerator "bit_reversed" saves a permutation that
-  an inverse transform with the same order does not need; on the CPU "natural" is the cheap one.
+  Cost: (n / 2) log2 n products, and on the CPU n for twiddles, once for all vectors of a batch. On an accelerator "bit_reversed" saves a
+  permutation that an inverse transform with the same order does not need; on the CPU "natural" is the cheap one.
   """
   return Fr(_dispatch(functools.partial(_transform, domain, False, order), _checked(domain, values, order), tables))
 
@@ -163,7 +163,8 @@ def _transform(domain, inverse, order, words, tables):
 
 def _extended(domain, coset, words, tables):
   def portable_extension(words):
-    return _portable(coset, False, "natural", _portable(domain, True, "natural", words))
+    ratio = None if domain.shift == 1 else 1                # so that both plans have one form
+    return portable.transforms(words, [_inverse_plan(domain), portable.plan(coset.log2_size, coset.root, coset.shift, 1, ratio)])
 
   def kernels(words, tables):
     from zkjax.ops.gpu import ntt as gpu
@@ -180,10 +181,14 @@ def _by_platform(portable, kernels, words, tables):
 def _portable(domain, inverse, order, words):
   if inverse:
     words = words if order == "natural" else words[:, :, _reversed(domain.log2_size)]
-    inverses = [pow(v, -1, R) for v in (domain.root, domain.size, domain.shift)]
-    return portable.transform(words, portable.plan(domain.log2_size, inverses[0], 1, inverses[1], inverses[2]))
+    return portable.transform(words, _inverse_plan(domain))
   out = portable.transform(words, portable.plan(domain.log2_size, domain.root, domain.shift))
   return out if order == "natural" else out[:, :, _reversed(domain.log2_size)]
+
+
+def _inverse_plan(domain):
+  root, size, shift = (pow(v, -1, R) for v in (domain.root, domain.size, domain.shift))
+  return portable.plan(domain.log2_size, root, scale=size, ratio=None if shift == 1 else shift)
 
 
 def _reversed(num_bits):
