@@ -11,8 +11,10 @@ import threading
 import time
 import traceback
 
-import jax
-from absl import flags
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")          # NumPy's BLAS, which nothing here uses, starts threads that spin for 0.1 s
+
+import jax  # noqa: E402
+from absl import flags  # noqa: E402
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 DONE, FALSE_PROOF, ERROR, INTERRUPTED = 0, 1, 2, 130

@@ -178,9 +178,18 @@ WIDE = pytest.mark.parametrize("bounds", [(1, None, 1, None), (2, None, 2, None)
 
 @MODULI
 @WIDE
-def test_wide_is_the_product(m, bounds):
+@pytest.mark.parametrize("whole", [True, False])
+def test_wide_is_the_product(m, bounds, whole):
   a, b = pair(m, *bounds)
-  assert check_wide(wide(a, b)) == [x * y for x, y in zip(values(a), values(b))]
+  assert check_wide(wide(a, b, whole)) == [x * y for x, y in zip(values(a), values(b))]
+
+
+@pytest.mark.parametrize("m,whole,dots", [(FR, None, True), (FP, None, False), (FP, True, True), (FR, False, False)])
+def test_columns_are_single_operations_where_that_is_the_faster_form(m, whole, dots):
+  with jax.enable_x64(True):
+    limb = jax.ShapeDtypeStruct((8,), np.uint32)
+    jaxpr = jax.make_jaxpr(lambda *v: wide(Lazy(m, v[:m.num], 1), Lazy(m, v[m.num:], 1), whole).columns)(*[limb] * 2 * m.num)
+  assert (sum(e.primitive.name == "reduce_sum" for e in jaxpr.jaxpr.eqns) == 2 * m.num - 1) == dots
 
 
 @MODULI

@@ -44,7 +44,7 @@ class LazyFp2:
       a, b = (a.carried(), b) if a.both.limb_max > b.both.limb_max else (a, b.carried())
     (a0, a1), swapped = a.component, b._swapped()
     turned = (_zero(swapped) - swapped).select(_first(swapped), swapped)
-    return LazyFp2((wide(a0, b.both) + wide(a1, turned)).redc())
+    return LazyFp2((wide(a0, b.both, whole=True) + wide(a1, turned, whole=True)).redc())
 
   def square(self):
     """(c0 + c1)(c0 - c1) + c0 (2 c1) u: two products."""
@@ -52,7 +52,7 @@ class LazyFp2:
     first = _first(both)
     left = (both + swapped).select(first, swapped)
     right = (both - swapped).select(first, both + both)
-    return LazyFp2(left * right)
+    return LazyFp2(wide(left, right, whole=True).redc())
 
   def conjugate(self):
     return LazyFp2(self.both.select(_first(self.both), _zero(self.both) - self.both))
