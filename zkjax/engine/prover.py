@@ -10,7 +10,7 @@ from zkjax.groth16.types import Blinding
 class Prover:
   """The Groth16 prover.
 
-  Args: threads: stages of a proof that may run at once on the CPU backend; None means as many as there are cores. 1 runs them one after the
+  Args: threads: stages of a proof that may run at once on the CPU backend; None as in `prove.start`. 1 runs them one after the
   other, so that the time of each is its own: the mode called attribution.
   """
 

@@ -109,8 +109,8 @@ def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
 def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, threads=None):
   """Checks the input and dispatches a proof; see `prove` for the arguments. Pass the result to `finish`.
 
-  Args: span: called with the name of a stage, a context manager around it. threads: how many stages may run at once; None means as many as
-  the machine has cores, 1 one after the other.
+  Args: span: called with the name of a stage, a context manager around it. threads: how many stages may run at once; None means one more
+  than the machine has cores, as each waits for its additions now and then, 1 one after the other.
   """
   witness = _checked(key, witness)
   blinding = Blinding.random() if blinding is None else blinding
@@ -270,7 +270,7 @@ def _start_on_device(key, witness, blinding):
 @contextlib.contextmanager
 def _pool(threads=None):
   """Threads that finish what was submitted after the block has been left. If it raises, they have ended: they read the caller's arrays."""
-  pool = concurrent.futures.ThreadPoolExecutor(threads or _cores(), thread_name_prefix="zkjax-msm")
+  pool = concurrent.futures.ThreadPoolExecutor(threads or _cores() + 1, thread_name_prefix="zkjax-msm")
   try:
     yield pool
   except BaseException:

@@ -15,14 +15,21 @@ _HALVED = 8192                               # scalars cut in half at a time: wh
 
 
 def window_bits(num_points):
-  """c that minimises additions: num_windows * (2 points + 2 buckets), from the number of finite bases."""
-  cost = lambda c: num_windows(c, HALF_BITS) * (2 * num_points + 2 * (1 << (c - 1)))
+  """c, the widest window, that minimises additions: 2 points and 2 buckets a window, from the number of finite bases."""
+  cost = lambda c: sum(2 * num_points + (1 << int(width)) for width in np.diff(places(c)))
   return min(range(2, 17), key=cost)
 
 
 def num_windows(bits, scalar_bits=SCALAR_BITS):
   """Windows of a scalar; the top window keeps a spare bit for the carry of the signed digits below it."""
   return scalar_bits // bits + 1
+
+
+def places(bits):
+  """Where the windows of a half begin, in bits, and where the last one ends: as many as of `bits` bits, no wider than they need be."""
+  count = num_windows(bits, HALF_BITS)
+  width, wider = divmod(HALF_BITS + 1, count)
+  return [w * width + min(w, wider) for w in range(count + 1)]
 
 
 def halves(scalars):
@@ -54,16 +61,16 @@ def _halves(words):
   return np.stack([sum(moved(both[i], FP.bits * i - 32 * w) for i in range(5) if -FP.bits < FP.bits * i - 32 * w < 32) for w in range(4)])
 
 
-def signed_digits(scalars, bits, scalar_bits=SCALAR_BITS):
-  """int32[num_windows, n], digits in [-2^(bits-1), 2^(bits-1)] of plain numbers uint32[words, n] below r, or below x^2."""
+def signed_digits(scalars, places):
+  """int32[windows, n] of plain numbers uint32[words, n]: digits in [-2^(c-1), 2^(c-1)] of windows that begin at `places` and are c bits
+  wide, the last of which has a spare bit."""
   words = [w.astype(np.int64) for w in scalars] + [np.zeros(scalars.shape[1], np.int64)] * 2
-  digits, carry = np.empty((num_windows(bits, scalar_bits), scalars.shape[1]), np.int32), 0
-  for w in range(len(digits)):
-    j, offset = divmod(w * bits, 32)
-    digit = (((words[j] >> offset) | (words[j + 1] << (32 - offset))) & ((1 << bits) - 1)) + carry
-    carry = digit > 1 << (bits - 1)
-    digits[w] = digit - (carry.astype(np.int64) << bits)
-    carry = carry.astype(np.int64)
+  digits, carry = np.empty((len(places) - 1, scalars.shape[1]), np.int32), 0
+  for w, (place, end) in enumerate(zip(places, places[1:])):
+    j, offset = divmod(place, 32)
+    digit = (((words[j] >> offset) | (words[j + 1] << (32 - offset))) & ((1 << (end - place)) - 1)) + carry
+    carry = (digit > 1 << (end - place - 1)).astype(np.int64)
+    digits[w] = digit - (carry << (end - place))
   return digits
 
 
@@ -76,7 +83,7 @@ class Buckets(NamedTuple):
 
 
 def buckets(digits, bits, windows, chosen=None):
-  """Buckets of int32[num_windows, 2n], digits of `halves`, in a range of windows. chosen: the scalars that count, None for all of them;
+  """Buckets of int32[windows, 2n], digits of `halves`, in a range of windows. chosen: the scalars that count, None for all of them;
   i in a code is a place in this list. The sort of one window is a radix sort (16-bit keys), and windows are already in order."""
   keys, counts, codes = [], [], []
   for w in windows:
@@ -106,14 +113,14 @@ class Scalars:
     return self.words[1:].any(axis=0)
 
   def buckets(self, bits, windows, chosen):
-    """The Buckets of a range of `bits`-wide windows and of the scalars int32[k] `chosen`, in order."""
+    """The Buckets of a range of windows up to `bits` wide, see `places`, and of the scalars int32[k] `chosen`, in order."""
     chosen = None if len(chosen) == self.words.shape[1] else chosen
     what = bits, windows, chosen if chosen is None else chosen.tobytes()
     return self._once(what, lambda: buckets(self._digits(bits), bits, windows, chosen))
 
   def _digits(self, bits):
     halved = self._once("halves", lambda: halves(self.words))
-    return self._once(bits, lambda: signed_digits(halved, bits, HALF_BITS))
+    return self._once(bits, lambda: signed_digits(halved, places(bits)))
 
   def _once(self, what, make):
     with self._locks[what]:

@@ -1,6 +1,6 @@
 """Multi-scalar multiplication on the CPU backend: plans in NumPy, additions in `affine.batch_add`.
 
-sum_i k_i P_i by signed windows (Pippenger): k_i = sum_w d_(i,w) 2^(c w) with |d| <= 2^(c-1). Point i falls into bucket |d| of window w
+sum_i k_i P_i by signed windows (Pippenger): k_i = sum_w d_(i,w) 2^place_w with |d| <= 2^(c-1). Point i falls into bucket |d| of window w
 with its sign, a bucket's sum S_(w,b) counts b times, and sum_b b S_(w,b) is taken bit by bit: first over the two halves of the bits of
 b, then over the bits. Each of these steps is the same operation, `group_sums`: given points grouped into lists, the sum of every list.
 
@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from zkjax.ops.cpu import affine
-from zkjax.ops.cpu.digits import HALF_BITS, Scalars, bits_at, carried, num_windows, window_bits
+from zkjax.ops.cpu.digits import Scalars, bits_at, carried, places, window_bits
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
 
@@ -335,7 +335,7 @@ def _plain_ints(scalars):
 def msm(bases, scalars, bits=None):
   """sum_i scalars[i] * points[i] as an affine integer point (None for infinity).
 
-  bases: Bases; scalars: plain uint32[8, num_scalars], each below r, or Scalars; bits: window width, None chooses it by size.
+  bases: Bases; scalars: plain uint32[8, num_scalars], each below r, or Scalars; bits: of the widest window, None chooses it by size.
   """
   return curve_of(bases).combination(terms(bases, scalars, bits=bits))
 
@@ -355,11 +355,12 @@ def terms(bases, scalars, part=0, parts=1, bits=None):
     points = _to_ints(bases.rows[:, ::2].reshape(len(bases.rows), 2 * bases.rows.shape[2]), bases.degree)
     return list(zip(_plain_ints(scalars.words[:, bases.kept]), points)) if part == 0 else []
   bits = window_bits(len(bases.kept)) if bits is None else bits
-  windows = range(*(num_windows(bits, HALF_BITS) * k // parts for k in (part, part + 1)))
+  begin = places(bits)
+  windows = range(*((len(begin) - 1) * k // parts for k in (part, part + 1)))
   keys, counts, codes = scalars.buckets(bits, windows, bases.kept)
   if not len(keys):
     return []
   state = _Sums(bases.degree)
   window, shift, single = _weighted(state.group_sums(_Points.of_bases(bases), codes, counts), state, keys, bits)
   state.close()
-  return [(1 << (int(w) * bits + int(s)), p) for w, s, p in zip(window, shift, _to_ints(single, bases.degree))]
+  return [(1 << (begin[w] + int(s)), p) for w, s, p in zip(window, shift, _to_ints(single, bases.degree))]
