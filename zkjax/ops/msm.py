@@ -28,7 +28,6 @@ from zkjax.ops.cpu import msm as cpu
 from zkjax.ops.curve import XYZZ, Affine
 from zkjax.ops.gpu import support
 
-_EVERY_SUM = 2500                            # points of a long sum that take as long as what a sum costs whatever its length
 _PIECE = 8                                   # points added to one slot one after the other: as many rounds, an eighth as many further slots
 _POSITIONS = 256                             # bit positions of a scalar, a power of two; carries of signed digits reach bit 255 at most
 _NOTHING = np.iinfo(np.int32).max            # sorts behind every slot and round
@@ -104,11 +103,8 @@ class FixedBases:
     return cpu.terms(self.prepared, scalars, part, parts)
 
   def cost(self, large=None):
-    """About what all terms cost on the CPU, in points of a long sum in G1: one a finite point, of those whose scalar is `large`, bool[n],
-    and what every sum costs that has any; three times as much in G2."""
-    kept = self.prepared.kept
-    points = len(kept) if large is None else np.count_nonzero(large[kept])
-    return (1, 3)[self.prepared.degree - 1] * (points and points + _EVERY_SUM)
+    """About what all terms cost on the CPU, in points of a long sum in G1; large: see `cpu.msm.cost`."""
+    return cpu.cost(self.prepared, large)
 
   def total(self, terms):
     """The sum of the terms of all parts, as `msm` returns it."""

@@ -26,6 +26,7 @@ from zkjax.ops.limbs import FP
 
 _BLOCK = affine.ROWS * affine.LANES
 _GATHERED = 32                               # rows of lanes gathered at a time: what stays in the second-level cache
+_EVERY_SUM = 2500                            # points of a long sum that take as long as what a sum costs whatever its length
 _FEW = 32                                    # up to so many points Python integers take a few milliseconds, and nothing is compiled
 
 
@@ -343,6 +344,13 @@ def msm(bases, scalars, bits=None):
 def curve_of(bases):
   """G1 or G2."""
   return (G1, G2)[bases.degree - 1]
+
+
+def cost(bases, large=None):
+  """About what `terms` of all parts cost, in points of a long sum in G1: one a finite point, of those whose scalar is `large`, bool[n] or None
+  for all, and what every sum costs that has any; three times as much in G2."""
+  points = len(bases.kept) if large is None else np.count_nonzero(large[bases.kept])
+  return (1, 3)[bases.degree - 1] * (points and points + _EVERY_SUM)
 
 
 def terms(bases, scalars, part=0, parts=1, bits=None):
