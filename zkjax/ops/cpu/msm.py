@@ -347,8 +347,8 @@ def curve_of(bases):
 
 
 def cost(bases, large=None):
-  """About what `terms` of all parts cost, in points of a long sum in G1: one a finite point, of those whose scalar is `large`, bool[n] or None
-  for all, and what every sum costs that has any; three times as much in G2."""
+  """About what `terms` of all parts cost, in points of a long sum in G1: one a finite point, of those whose scalar is `large`, bool[n] or
+  None for all, and what every sum costs that has any; three times as much in G2."""
   points = len(bases.kept) if large is None else np.count_nonzero(large[bases.kept])
   return (1, 3)[bases.degree - 1] * (points and points + _EVERY_SUM)
 
