@@ -101,7 +101,7 @@ def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
       return list(map(shared_scalars, np.asarray(_batch_quotient_scalars(key.constraints, stacked, key.domain, key.h_basis))))
 
   evaluated = _once(evaluate_all)
-  with _pool(threads) as pool:
+  with _pool(threads or _threads(key)) as pool:
     return [Pending(key, b, _dispatch(key, w, b, pool, lambda k=k: evaluated()[k], span, threads))
             for k, (w, b, span) in enumerate(zip(witnesses, blindings, spans))]
 
@@ -109,8 +109,8 @@ def start_batch(key, witnesses, blindings=None, *, spans=None, threads=None):
 def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, threads=None):
   """Checks the input and dispatches a proof; see `prove` for the arguments. Pass the result to `finish`.
 
-  Args: span: called with the name of a stage, a context manager around it. threads: how many stages may run at once; None means one more
-  than the machine has cores, as each waits for its additions now and then, 1 one after the other.
+  Args: span: called with the name of a stage, a context manager around it. threads: how many stages may run at once; None means as many as
+  the machine has cores, and one more if they are short, 1 one after the other.
   """
   witness = _checked(key, witness)
   blinding = Blinding.random() if blinding is None else blinding
@@ -121,7 +121,7 @@ def start(key, witness, blinding=None, *, span=jax.profiler.TraceAnnotation, thr
     with span("quotient"):
       return shared_scalars(quotient_scalars(key.constraints, witness, key.domain, key.h_basis))
 
-  with _pool(threads) as pool:
+  with _pool(threads or _threads(key)) as pool:
     return Pending(key, blinding, _dispatch(key, witness, blinding, pool, _once(evaluate_one), span, threads))
 
 
@@ -268,15 +268,20 @@ def _start_on_device(key, witness, blinding):
 
 
 @contextlib.contextmanager
-def _pool(threads=None):
+def _pool(threads):
   """Threads that finish what was submitted after the block has been left. If it raises, they have ended: they read the caller's arrays."""
-  pool = concurrent.futures.ThreadPoolExecutor(threads or _cores() + 1, thread_name_prefix="zkjax-msm")
+  pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="zkjax-msm")
   try:
     yield pool
   except BaseException:
     pool.shutdown(wait=True, cancel_futures=True)
     raise
   pool.shutdown(wait=False)
+
+
+def _threads(key):
+  """Short sums wait for their additions now and then: one thread more than cores. Long ones do not, and each takes a hundred megabytes."""
+  return _cores() + (key.domain.log2_size < 16)
 
 
 def _cores():

@@ -253,7 +253,7 @@ def wide(a, b, whole=None):
   a, b = _fit(a, b)
   m, x, y = a.modulus, a.maxima(), b.maxima()
   u, v = _written_out(a.limbs), _written_out(b.limbs)
-  if m.num < 10 if whole is None else whole:
+  if whole or whole is None and m.num < 10:
     u, v = _written_out([jnp.stack(u), jnp.stack(v)])
     column = lambda low, high: _dot(u[low:high + 1], v[k - high:k - low + 1][::-1])
   else:
