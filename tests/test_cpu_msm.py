@@ -271,7 +271,7 @@ def test_halves():
 @pytest.mark.parametrize("bits", range(2, 17))
 def test_signed_digits_of_halves(bits):
   numbers = [0, 1, SQUARE - 1, SQUARE - 2, 1 << 127, (1 << 127) - 1] + [k % SQUARE for k in cases.random_scalars(50)]
-  places = digits_module.places(bits)
+  places = digits_module.window_places(bits)
   widths = np.diff(places)
   assert len(widths) == 128 // bits + 1 and places[0] == 0 and places[-1] == 129 and widths.max() <= bits and np.ptp(widths) <= 1
   digits = digits_module.signed_digits(to_words(numbers)[:4], places)
@@ -281,7 +281,7 @@ def test_signed_digits_of_halves(bits):
 
 @pytest.mark.parametrize("windows", [range(19), range(9), range(9, 19), range(3, 4), range(0)], ids=str)
 def test_buckets_hold_each_digit_once(windows):
-  digits = digits_module.signed_digits(digits_module.halves(to_words(cases.scalars())), digits_module.places(7))
+  digits = digits_module.signed_digits(digits_module.halves(to_words(cases.scalars())), digits_module.window_places(7))
   assert len(digits) == 19
   buckets = digits_module.buckets(digits, 7, windows)
   assert (np.diff(buckets.keys) > 0).all() and (buckets.counts > 0).all()
@@ -469,7 +469,7 @@ def test_wrong_number_of_scalars(table):
 def predicted_additions(scalars, bits):
   """A sum of k points takes k - 1 additions: every bucket, then the buckets that agree in half of the bits of |d|, then by single bits."""
   additions = 0
-  for digit in digits_module.signed_digits(digits_module.halves(to_words(scalars)), digits_module.places(bits)):
+  for digit in digits_module.signed_digits(digits_module.halves(to_words(scalars)), digits_module.window_places(bits)):
     buckets = collections.Counter(abs(int(d)) for d in digit if d)
     halves = [collections.Counter(part(b) for b in buckets) for part in (lambda b: b & ((1 << bits // 2) - 1), lambda b: b >> bits // 2)]
     for half in halves:

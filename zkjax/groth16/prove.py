@@ -34,8 +34,7 @@ from zkjax.ops.msm import on_gpu, shared_scalars
 from zkjax.ops.programs import stored
 from zkjax.ops.queued import compile_sums, start_combined, start_sums
 
-_WORTH_CUTTING = 10_000                      # cost of a sum whose parts, together, do not take much longer
-_WITH_SCALARS = 1.2                          # times the cost of the sum of h: of its scalars and it
+_WORTH_CUTTING = 8192                        # points of a sum whose parts, together, do not take much longer
 
 # quotient: matvec and quotient, one program
 STAGES = ("quotient", "msm_a", "msm_b_g1", "msm_b_g2", "msm_h", "msm_l")
@@ -203,29 +202,17 @@ def _dispatch(key, witness, blinding, pool, exponents, span, threads):
 
 def _tasks(bases, large, threads):
   """The sums in the order of their tasks, as often as they have parts, so that threads end at about the same time: h first, since its
-  scalars are made first, then the order that ends first by the estimated costs, longer ones before shorter ones if that is the same. None
-  takes longer than a thread's share of all, and the last one is cut if it is worth it.
+  scalars are made first, then the longest one; none takes longer than a thread's share of all, and the last one is cut if it is worth it.
 
   large: which scalars of the others are; small ones, most often bits, cost next to nothing.
   """
   costs = {name: query.cost(None if name == "h" else large) for name, query in bases._asdict().items()}
-  costs["h"] *= _WITH_SCALARS
   share = max(sum(costs.values()), 1) / threads
   parts = {name: math.ceil(cost / share) or 1 for name, cost in costs.items()}
-  *others, last = sorted((name for name in costs if name != "h"), key=costs.get, reverse=True)
-  if parts["h"] == 1 and costs[last] > _WORTH_CUTTING:
-    parts[last] = threads
-  orders = [["h"] + [name for name in (*some, last) for _ in range(parts[name])] + ["h"] * (parts["h"] - 1)
-            for some in itertools.permutations(others)]
-  return min(orders, key=lambda order: _end([costs[name] / parts[name] for name in order], threads))
-
-
-def _end(costs, threads):
-  """When tasks end that are taken in turn by whichever thread is free."""
-  busy = [0] * threads
-  for cost in costs:
-    busy[busy.index(min(busy))] += cost
-  return max(busy)
+  others = sorted((name for name in costs if name != "h"), key=costs.get, reverse=True)
+  if parts["h"] == 1 and costs[others[-1]] > _WORTH_CUTTING:
+    parts[others[-1]] = threads
+  return ["h"] + [name for name in others for _ in range(parts[name])] + ["h"] * (parts["h"] - 1)
 
 
 def _once(make):

@@ -103,8 +103,10 @@ class FixedBases:
     return cpu.terms(self.prepared, scalars, part, parts)
 
   def cost(self, large=None):
-    """About what all terms cost on the CPU, in points of a long sum in G1; large: see `cpu.msm.cost`."""
-    return cpu.cost(self.prepared, large)
+    """About what all terms cost on the CPU, in additions of a bucket in G1: one a finite point, of those whose scalar is `large`, bool[n],
+    and three in G2."""
+    kept = self.prepared.kept
+    return (1, 3)[self.prepared.degree - 1] * (len(kept) if large is None else np.count_nonzero(large[kept]))
 
   def total(self, terms):
     """The sum of the terms of all parts, as `msm` returns it."""

@@ -16,7 +16,7 @@ _HALVED = 8192                               # scalars cut in half at a time: wh
 
 def window_bits(num_points):
   """c, the widest window, that minimises additions: 2 points and 2 buckets a window, from the number of finite bases."""
-  cost = lambda c: sum(2 * num_points + (1 << int(width)) for width in np.diff(places(c)))
+  cost = lambda c: sum(2 * num_points + (1 << int(width)) for width in np.diff(window_places(c)))
   return min(range(2, 17), key=cost)
 
 
@@ -25,7 +25,7 @@ def num_windows(bits, scalar_bits=SCALAR_BITS):
   return scalar_bits // bits + 1
 
 
-def places(bits):
+def window_places(bits):
   """Where the windows of a half begin, in bits, and where the last one ends: as many as of `bits` bits, no wider than they need be."""
   count = num_windows(bits, HALF_BITS)
   width, wider = divmod(HALF_BITS + 1, count)
@@ -113,14 +113,14 @@ class Scalars:
     return self.words[1:].any(axis=0)
 
   def buckets(self, bits, windows, chosen):
-    """The Buckets of a range of windows up to `bits` wide, see `places`, and of the scalars int32[k] `chosen`, in order."""
+    """The Buckets of a range of windows up to `bits` wide, see `window_places`, and of the scalars int32[k] `chosen`, in order."""
     chosen = None if len(chosen) == self.words.shape[1] else chosen
     what = bits, windows, chosen if chosen is None else chosen.tobytes()
     return self._once(what, lambda: buckets(self._digits(bits), bits, windows, chosen))
 
   def _digits(self, bits):
     halved = self._once("halves", lambda: halves(self.words))
-    return self._once(bits, lambda: signed_digits(halved, places(bits)))
+    return self._once(bits, lambda: signed_digits(halved, window_places(bits)))
 
   def _once(self, what, make):
     with self._locks[what]:

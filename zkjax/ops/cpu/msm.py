@@ -20,13 +20,12 @@ import jax
 import numpy as np
 
 from zkjax.ops.cpu import affine
-from zkjax.ops.cpu.digits import Scalars, bits_at, carried, places, window_bits
+from zkjax.ops.cpu.digits import Scalars, bits_at, carried, window_bits, window_places
 from zkjax.ops.int_curve import G1, G2
 from zkjax.ops.limbs import FP
 
 _BLOCK = affine.ROWS * affine.LANES
 _GATHERED = 32                               # rows of lanes gathered at a time: what stays in the second-level cache
-_EVERY_SUM = 2500                            # points of a long sum that take as long as what a sum costs whatever its length
 _FEW = 32                                    # up to so many points Python integers take a few milliseconds, and nothing is compiled
 
 
@@ -346,13 +345,6 @@ def curve_of(bases):
   return (G1, G2)[bases.degree - 1]
 
 
-def cost(bases, large=None):
-  """About what `terms` of all parts cost, in points of a long sum in G1: one a finite point, of those whose scalar is `large`, bool[n] or
-  None for all, and what every sum costs that has any; three times as much in G2."""
-  points = len(bases.kept) if large is None else np.count_nonzero(large[bases.kept])
-  return (1, 3)[bases.degree - 1] * (points and points + _EVERY_SUM)
-
-
 def terms(bases, scalars, part=0, parts=1, bits=None):
   """[(k, P)] whose sum of k P, over all `parts`, is that of `msm`: each part does its share of the windows, so that threads can share one
   sum."""
@@ -363,7 +355,7 @@ def terms(bases, scalars, part=0, parts=1, bits=None):
     points = _to_ints(bases.rows[:, ::2].reshape(len(bases.rows), 2 * bases.rows.shape[2]), bases.degree)
     return list(zip(_plain_ints(scalars.words[:, bases.kept]), points)) if part == 0 else []
   bits = window_bits(len(bases.kept)) if bits is None else bits
-  begin = places(bits)
+  begin = window_places(bits)
   windows = range(*((len(begin) - 1) * k // parts for k in (part, part + 1)))
   keys, counts, codes = scalars.buckets(bits, windows, bases.kept)
   if not len(keys):
